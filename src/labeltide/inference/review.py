@@ -484,14 +484,9 @@ def remaining_rate(
 #    + \frac{\sum_{i \in S} w_i (y_i - \lambda p_i)}{\sum_{i \in S} w_i}.
 #
 # U are all N labels, S the reviewed ones, :math:`y_i` is one where a label is wrong, :math:`p_i` the model's
-# probability of that, and :math:`w_i = 1 / \pi_i`. Weighted sums are unbiased whatever the model says (Horvitz and
-# Thompson 1952). The sum of the weights takes the place of N, so that the shares of wrong and of right labels add up to
-# one (Hájek 1971). The model changes the width of the interval alone.
-#
-# Later draws come from the labels that are left. Draw k estimates the total by what was found before plus the weighted
-# sum of its own labels (Des Raj 1956). Given the earlier draws that is unbiased. The errors of draws are therefore
-# uncorrelated, and a draw may depend on earlier answers (Zrnic and Candès 2024). The estimate is the mean of the draws,
-# weighted by their sizes.
+# probability of that, and :math:`w_i = 1 / \pi_i` (Horvitz and Thompson 1952; divided by their sum: Hájek 1971). Draw k
+# estimates the total by what was found before plus the weighted sum of its own labels (Des Raj 1956), which is unbiased
+# given the earlier draws (Zrnic and Candès 2024). The estimate is the mean of the draws, weighted by their sizes.
 
 
 class Estimate(NamedTuple):
@@ -559,13 +554,10 @@ def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tup
     return (weight, variance) if variance < plain else (0.0, plain)
 
 
-# Intervals of a small share from a weighted sample: Clopper and Pearson (1934) with an effective sample size.
-#
-# As Korn and Graubard (1998): the effective size is :math:`\tilde n = \hat\theta (1 - \hat\theta) / \hat V`, corrected
-# for the degrees of freedom of :math:`\hat V`, and the interval is that of :math:`\tilde n \hat\theta` wrong among
-# :math:`\tilde n`. Where few wrong labels were found, :math:`\hat V` says little. The design effect
-# :math:`n / \tilde n` is then drawn towards the largest that the design allows, that of wrong labels which all have
-# the smallest inclusion probability. With no wrong label found, the upper limit therefore holds for every model.
+# Intervals of a small share from a weighted sample: Clopper and Pearson (1934) with the effective sample size
+# :math:`\tilde n = \hat\theta (1 - \hat\theta) / \hat V` (Korn and Graubard 1998). Where few wrong labels were found,
+# :math:`\hat V` says little, and the design effect :math:`n / \tilde n` is drawn towards the largest that the design
+# allows. With no wrong label found, the upper limit therefore holds for every model.
 
 PRIOR_FOUND = 1.0  # by hand: wrong labels that the largest design effect counts for (docs/decisions/020-review.md)
 

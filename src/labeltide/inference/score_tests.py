@@ -211,14 +211,10 @@ class Statistic(NamedTuple):
         return np.asarray(each + np.einsum("...ks,st,...kt->...", total, self.common, total))
 
 
-# Permutations of the clock: rows that are exchangeable, and rotations of the windows of a person.
-#
-# Rows that are independent of each other are exchangeable: under the null hypothesis their moments can be permuted
-# without changing the distribution of the labels (Good 2005). Windows of one person are not, where a cause lasts for
-# several of them. Rotating a person's windows against their moments, each person by a random shift, keeps the order of
-# windows and with it their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window
-# then follows the last, so that the reference is approximate, and fails where causes last for much of the clock
-# (`lasting_causes`).
+# Permutations of the clock. Independent rows are exchangeable under the null hypothesis, so that their moments can be
+# permuted (Good 2005). Windows of one person are rotated against their moments, each person by a random shift, which
+# keeps their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window then follows the
+# last, so the reference is approximate, and fails where causes last for much of the clock (`lasting_causes`).
 
 # Cosine waves over the windows of a person that count as slow (docs/decisions/015-tests-of-change.md).
 SLOW_WAVES = 4  # by hand
@@ -286,9 +282,7 @@ def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Alternati
 def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float:
     """Power of slow waves in the windows of people, over that of faster ones; about 1 for independent windows.
 
-    Waves are those of the discrete cosine transform of the residuals of windows, in their order. A change over the
-    clock moves all people alike. What counts here is how people differ from their mean, so that a change does not pass
-    for a cause that lasts.
+    Waves are those of the discrete cosine transform. A change moves all people alike, so only how they differ counts.
     """
     waves = [dct(residuals[rows].sum(1), axis=0, norm="ortho")[1:] for rows in people]  # (windows - 1, columns)
     slow = np.stack([of_person[:SLOW_WAVES] for of_person in waves])  # (people, waves, columns)
@@ -301,14 +295,11 @@ def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float
 
 # Sign flips of people's contributions to the score (Hemerik, Goeman and Finos 2020; Winkler and others 2014).
 #
-# People are independent of each other, whatever connects the windows of one. Under the null hypothesis the contribution
-# :math:`u_g` of each person to the score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as
-# :math:`\sum_g u_g`: exactly where contributions are symmetric, otherwise with growing number of people. Contributions
-# are effective scores: what the null's own coefficients explain is taken out of the design. Where one of several
-# annotators is tested it is taken out of the scores (`observed_scores`).
-#
-# The fit of the null makes the contributions of G people a little too small. Flipped sums are multiplied by
-# :math:`\sqrt{G / (G - 1)}`, as cluster-robust variances are (Cameron and Miller 2015).
+# People are independent of each other. Under the null hypothesis the contribution :math:`u_g` of each person to the
+# score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as :math:`\sum_g u_g`: exactly where
+# contributions are symmetric, otherwise with growing number of people. Contributions are effective scores: what the
+# null's own coefficients explain is taken out. Flipped sums are multiplied by :math:`\sqrt{G / (G - 1)}`, as
+# cluster-robust variances of G people are (Cameron and Miller 2015).
 
 
 def person_scores(
@@ -358,8 +349,8 @@ def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Gener
 def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
     r"""p-value of the mean contribution of (people, groups, functions, shares), against how people differ.
 
-    For few people, whose flipped signs give few different sums. :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the
-    standardised contributions z of G people, with Box's correction (1954) for directions of unequal variance.
+    :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the standardised contributions z of G people, with Box's
+    correction (1954) for directions of unequal variance.
     """
     factor = np.linalg.cholesky(inverses)  # of (groups, shares, shares)
     contributions = np.einsum("pgks,gst->pgkt", scores, factor).reshape(len(scores), -1)
@@ -440,15 +431,10 @@ def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray],
 
 # Effective scores of one annotator among several, by the observed information (Louis 1982).
 #
-# The labels of all annotators inform the posterior of the true label, so that the score of one depends on the Q of the
-# others. The complete-data information knows nothing of this: there annotators are independent. Under the observed
-# information :math:`H = -\partial U / \partial \eta`, here by central differences of the score,
-#
-# .. math:: U^*_g = U_g - H_{\psi\eta} H_{\eta\eta}^{-1} S_g
-#
-# is to first order free of the error of the fitted null, for each person g: U are scores of the tested change, S those
-# of what the null fits. Without it, causes that annotators share pass for a change of one of them
-# (docs/decisions/015-tests-of-change.md).
+# All annotators inform the posterior of the true label, so that the score of one depends on the Q of the others. With
+# the observed information :math:`H = -\partial U / \partial \eta`, here by central differences of the score,
+# :math:`U^*_g = U_g - H_{\psi\eta} H_{\eta\eta}^{-1} S_g` is to first order free of the error of the fitted null, for
+# each person g: U are scores of the tested change, S those of what the null fits.
 
 STEP = 0.05  # of a logit, to both sides
 MAX_DIRECTIONS = 64  # of the null; above it the entries of Q move together
@@ -540,11 +526,8 @@ def change_test(
 ) -> ChangeTest:
     """Test whether the noise changes over a clock in the way that only the alternative allows.
 
-    Labels of one person share causes that the chain does not model: illness, equipment, difficulty. Such causes can
-    last for many windows. Labels drawn from the chain vary too little then, and shuffled windows lose what connects
-    them; by both a cause that lasts passes for a change. The reference distribution is therefore chosen by design
-    (`study_design`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
-    signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
+    Labels of one person share causes that last, which must not pass for a change. The reference distribution is
+    therefore chosen by design (`study_design`); where none keeps its size, the p-value is NaN.
     """
     (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
     return test

@@ -141,10 +141,6 @@ class Lines:
         return np.lexsort((self.annotator, self.step))
 
     @cached_property
-    def steps_sorted(self) -> np.ndarray:
-        return self.step[self.by_step]
-
-    @cached_property
     def wrong(self) -> np.ndarray:
         """The model's probability that each recorded label is wrong, NaN where nothing was recorded."""
         return np.where(self.recorded >= 0, 1 - np.clip(self.right, 0, 1), np.nan)
@@ -167,14 +163,14 @@ class Lines:
 
     def between(self, first_step: int, end_step: int) -> np.ndarray:
         """Indices of the lines of some steps, in the order of steps."""
-        low, high = np.searchsorted(self.steps_sorted, [first_step, end_step])
+        low, high = np.searchsorted(self.step, [first_step, end_step], sorter=self.by_step)
         return self.by_step[low:high]
 
     def find(self, row: int, annotator: str | None) -> int | None:
         """The index of the line of a table row and an annotator."""
         names = [None, *self.annotator_names]
         code = names.index(annotator) - 1 if annotator in names else -2
-        low, high = np.searchsorted(self._rows_sorted, [row, row + 1])
+        low, high = np.searchsorted(self.row, [row, row + 1], sorter=self._by_row)
         indices = self._by_row[low:high]
         found = indices[self.annotator[indices] == code]
         return int(found[0]) if len(found) else None
@@ -187,10 +183,6 @@ class Lines:
     @cached_property
     def _by_row(self) -> np.ndarray:
         return np.argsort(self.row, kind="stable")
-
-    @cached_property
-    def _rows_sorted(self) -> np.ndarray:
-        return self.row[self._by_row]
 
 
 def read_lines(folder: Path, classes: list[str]) -> Lines:

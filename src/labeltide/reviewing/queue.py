@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from labeltide import _validation
-from labeltide.auditing.decisions import DecisionStore, Item, Settled, settled_labels
+from labeltide.auditing.decisions import Decision, DecisionStore, Item, settled_labels
+from labeltide.auditing.results import read_labels
 from labeltide.inference.review import ReviewSample, review_sample
 from labeltide.reviewing.folder import AuditFolder, Lines
 
@@ -116,22 +116,12 @@ def _sample_items(store: DecisionStore, audit: AuditFolder, queued: Sequence[Ite
 
 
 def _item(audit: AuditFolder, kind: str, index: int, fields: Mapping[str, Any], number: int) -> Item:
-    lines, row = audit.lines, int(audit.lines.row[index])
+    lines, row, who = audit.lines, int(audit.lines.row[index]), int(audit.lines.annotator[index])
     name = hashlib.sha256(f"{audit.identity} {_seed(audit)} {kind} {number}".encode()).hexdigest()[:16]
-    who = int(lines.annotator[index])
-    return Item(
-        **{
-            "item_id": name,
-            "audit": audit.identity,
-            "kind": kind,
-            "sequence": lines.sequence_names[lines.sequence[index]],
-            "annotator": lines.annotator_names[who] if who >= 0 else None,
-            "first_row": row,
-            "last_row": row,
-            "target": row,
-            **fields,
-        }
-    )
+    sequence = lines.sequence_names[lines.sequence[index]]
+    annotator = lines.annotator_names[who] if who >= 0 else None
+    rows = {"first_row": row, "last_row": row, "target": row}
+    return Item(name, audit.identity, kind, sequence, annotator, **rows | fields)
 
 
 def _seed(audit: AuditFolder) -> int:
@@ -261,44 +251,23 @@ class Outcomes:
 
 def sample_outcomes(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Outcomes:
     """Join the sample with the standing decisions."""
-    standing = store.standing()
-    table = line_table(lines)
-    truth = _settled_codes(settled_labels(standing, table), lines)  # -2: nothing said
-    kinds = {item.item_id: item.kind for item in items}
-    on_suspects = [decision for decision in standing if kinds.get(decision.item_id) != "sample"]
-    settled = _settled_codes(settled_labels(on_suspects, table), lines) >= 0
+    standing, codes = store.standing(), {name: code for code, name in enumerate(lines.classes)}
+    table = read_labels(lines.path, ["row", "sequence", "annotator", "recorded"])
+
+    def settled_codes(decisions: Sequence[Decision]) -> np.ndarray:
+        """The class that is right for each line, -2 where none is settled."""
+        found, truth = settled_labels(decisions, table), np.full(len(lines), -2, np.int64)
+        truth[found.line] = [codes.get(label, UNTOLD) for label in found.label]
+        return truth
+
+    truth, kinds = settled_codes(standing), {item.item_id: item.kind for item in items}
+    settled = settled_codes([decision for decision in standing if kinds.get(decision.item_id) != "sample"]) >= 0
     sample = kept_sample(store, items, lines)
     if sample is None:
         return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled)
     decided = {decision.item_id for decision in standing}
     seen = np.array([item.item_id in decided for item in _sampled(items)]) | (truth[sample.items] >= 0)
     reviewed = len(seen) if seen.all() else int(np.argmin(seen))
-    said = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
+    answers = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
     first = sample.first(reviewed) if reviewed else None
-    return Outcomes(first, said, len(sample), int(seen[reviewed:].sum()), settled)
-
-
-def line_table(lines: Lines) -> pa.Table:
-    """The columns of labels.parquet by which decisions find their labels."""
-
-    def texts(codes: np.ndarray, names: list[str]) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(
-            pa.array(codes, pa.int32(), mask=codes < 0), pa.array(names, pa.string())
-        ).cast(pa.string())
-
-    return pa.table(
-        {
-            "row": lines.row,
-            "sequence": texts(lines.sequence, lines.sequence_names),
-            "annotator": texts(lines.annotator, lines.annotator_names),
-            "recorded": texts(lines.recorded, lines.classes),
-        }
-    )
-
-
-def _settled_codes(settled: Settled, lines: Lines) -> np.ndarray:
-    """The class that is right for each line, -2 where none is settled."""
-    codes = {name: code for code, name in enumerate(lines.classes)}
-    truth = np.full(len(lines), -2, np.int64)
-    truth[settled.line] = [codes.get(label, UNTOLD) for label in settled.label]
-    return truth
+    return Outcomes(first, answers, len(sample), int(seen[reviewed:].sum()), settled)

@@ -201,10 +201,8 @@ def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
 def _compare(what: str, entry: dict[str, Any]) -> str:
     ends = interval(entry["lower"], entry["upper"])
     checked = f"Of {what}, {percent(entry['rate'])} are wrong by the review (95 % interval {ends})"
-    verdict = (
-        "which is outside the interval, so they disagree" if entry["disagrees"] else "which is within the interval"
-    )
-    return f"{checked}. The model says {percent(entry['model'])}, {verdict}."
+    where = "outside the interval, so they disagree" if entry["disagrees"] else "within the interval"
+    return f"{checked}. The model says {percent(entry['model'])}, which is {where}."
 
 
 # Put what a review has shown beside the model's estimate: review.json, audit.json and the page of the audit.
