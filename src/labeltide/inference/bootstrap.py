@@ -196,7 +196,7 @@ def pool(training: TrainingEvidence, unpooled: Family, strength: float | None = 
 
 
 def weaker_pooling(families: Sequence[WeightedFamily]) -> float:
-    """Weaker pooling than the chosen one, so that shrinkage to the common Q biases an annotator's Q little."""
+    """Weaker pooling than the chosen one, so that shrinkage biases an annotator's Q little."""
     strengths = sorted((POOLING, *POOLING_STRENGTHS))
     return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER_POOLING, 0)]
 
@@ -223,10 +223,8 @@ def smooth(totals: np.ndarray, grid: np.ndarray, period: float | None = None) ->
     return (kernel / kernel.sum(1, keepdims=True)) @ totals
 
 
-# Parametric bootstrap: recorded labels simulated from a fitted hidden Markov model (Efron and Tibshirani 1993).
-#
-# True labels follow :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, conditioned on trusted labels by
-# backward messages. Recorded labels are drawn through Q(t), in bursts where the chain has them.
+# Parametric bootstrap: recorded labels simulated from a fitted hidden Markov model (Efron and Tibshirani 1993). True
+# labels follow :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, given trusted labels.
 
 
 def simulate_labels(data: ChainData, parameters: ChainParameters, draws: int, seed: int) -> Tensor:
@@ -316,13 +314,10 @@ def _normalise(values: np.ndarray) -> np.ndarray:
     return (values + 1e-300) / (values + 1e-300).sum(-1, keepdims=True)
 
 
-# Likelihood-ratio tests of nested families of Q(t) by parametric bootstrap.
-#
-# The statistic is :math:`T = 2(\ell_1 - \ell_0)`. Its null distribution is not chi-squared: families are penalised and
-# EM is stopped early. It is simulated instead, by labels drawn from the fitted null (parametric bootstrap; McLachlan
-# 1987, Davison and Hinkley 1997, section 4.2). The p-value of B replicates is :math:`(1 + \#\{T_b \ge T\}) / (1 + B)`,
-# which is never zero (Phipson and Smyth 2010). Recorded and simulated labels go through the same iterations from the
-# same start, so that the remaining gap to convergence cancels.
+# Likelihood-ratio tests of nested families of Q(t) by parametric bootstrap (McLachlan 1987; Davison and Hinkley 1997,
+# section 4.2). The statistic :math:`T = 2(\ell_1 - \ell_0)` is not chi-squared under the null: families are penalised,
+# EM is stopped early. Recorded and simulated labels go through the same iterations from the same start. The p-value
+# :math:`(1 + \#\{T_b \ge T\}) / (1 + B)` of B replicates is never zero (Phipson and Smyth 2010).
 
 # docs/decisions/015-tests-of-change.md
 MIN_TEST_REPLICATES = 39  # where replicates are expensive; p-values can still fall below .05
@@ -330,11 +325,13 @@ OBSERVED_ITERATIONS = 30  # by hand: of EM for the null on the recorded labels
 INITIAL_ERROR_RATE = 0.2  # by hand: where EM starts under the alternative if the null has no errors
 
 
-class LikelihoodRatio(NamedTuple):
-    """The statistic of a likelihood-ratio test and its p-value."""
+class ChangeTest(NamedTuple):
+    """A test: its statistic, its p-value, its reference distribution and the units behind it."""
 
-    statistic: float
+    statistic: float  # NaN, like the p-value, where it cannot be told
     p_value: float
+    method: str = "bootstrap"  # one of `score_tests.METHODS`
+    n_units: int = 0  # people, or rows where people are not known
 
 
 def likelihood_ratio_test(
@@ -344,7 +341,7 @@ def likelihood_ratio_test(
     n_replicates: int,
     seed: int,
     min_replicates: int = MIN_TEST_REPLICATES,
-) -> LikelihoodRatio:
+) -> ChangeTest:
     """Parametric bootstrap test of a null family against an alternative; None is the null of no errors at all.
 
     Under the null of no errors the exponent k of the evidence is held at its fitted value; otherwise k shrinks and
@@ -372,7 +369,7 @@ def likelihood_ratio_test(
 
     observed = float(statistics(data, single)[0])
     simulated = statistics(*simulate_members(data, under_null, n_replicates, seed, rows))
-    return LikelihoodRatio(observed, p_value(observed, simulated))
+    return ChangeTest(observed, p_value(observed, simulated))
 
 
 def p_value(observed: float, replicates: np.ndarray) -> float:

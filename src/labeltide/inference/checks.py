@@ -20,6 +20,7 @@ from labeltide.chain.em import POOLING
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import expect, predictive_log_likelihood
 from labeltide.data.clusters import deal_units
+from labeltide.inference.annotators import cohen_kappas
 from labeltide.inference.bands import logit
 from labeltide.inference.bootstrap import pool, refit, simulate_members
 from labeltide.inference.conclusion import Diagnostic
@@ -81,11 +82,12 @@ def check_identifiability(training: TrainingEvidence) -> Diagnostic:
 
     A hidden Markov model is identifiable if its transition matrix has full rank and its emission distributions are
     linearly independent (Allman, Matias and Rhodes 2009). Without persistence, a class that the features do not
-    determine gives the same labels and features as noise: only the assumption that some steps are certain (anchor
-    points, Liu and Tao 2016) would separate them, and no data can test it.
+    determine gives the same labels and features as noise.
     """
-    data = training.data
-    persistence = label_persistence(data)
+    data, labels = training.data, training.data.labels[0].numpy()
+    before, after = labels[:, :-1], labels[:, 1:]
+    both = (before >= 0) & (after >= 0) & data.mask.numpy()[:, 1:, None]
+    persistence = _kappa(before[both], after[both], data.n_classes)
     several = bool(((data.labels[0] >= 0) & data.mask[..., None]).sum(-1).max() > 1)
     sentence = f"Beyond chance, {100 * max(persistence, 0):.0f} % of the labels repeat the one before"
     if persistence >= MIN_PERSISTENCE:
@@ -96,21 +98,10 @@ def check_identifiability(training: TrainingEvidence) -> Diagnostic:
     return Diagnostic("identifiability", True, sentence, "Give a second annotator or trusted labels.", denies=True)
 
 
-def label_persistence(data: ChainData) -> float:
-    """Cohen's kappa of consecutive labels of an annotator: 0 where a label says nothing about the next."""
-    labels = data.labels[0].numpy()
-    before, after = labels[:, :-1], labels[:, 1:]
-    both = (before >= 0) & (after >= 0) & data.mask.numpy()[:, 1:, None]
-    return _kappa(before[both], after[both], data.n_classes)
-
-
 def _kappa(first: np.ndarray, second: np.ndarray, n_classes: int) -> float:
     """Cohen's kappa of two arrays of codes; 0 where chance agreement is one."""
-    if not len(first):
-        return 0.0
-    shares = [np.bincount(codes, minlength=n_classes) / len(codes) for codes in (first, second)]
-    by_chance = float(shares[0] @ shares[1])
-    return float((np.mean(first == second) - by_chance) / (1 - by_chance)) if by_chance < 1 - 1e-9 else 0.0
+    kappa = cohen_kappas(np.stack([first, second], 1), n_classes)[0, 1]
+    return 0.0 if np.isnan(kappa) else float(kappa)
 
 
 def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
@@ -177,7 +168,7 @@ def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: lis
     contrast = contrasts[index]
     bad = contrast.change > MAX_BALANCE_CHANGE and contrast.z > CHANCE_Z
     moved = f"The share of true {class_names[index]!r} moves by {100 * contrast.change:.0f} points over the clock"
-    doubt = f"{moved}, most in tenth {contrast.highest + 1} of 10 and least in tenth {contrast.lowest + 1}."
+    doubt = f"{moved}: largest at {_span(contrast.highest)}, smallest at {_span(contrast.lowest)}."
     advice = "Part of a changing error rate may be the changing mix of classes. Compare error rates class by class."
     return _judge("class_balance", bad, f"{moved}, which is little or chance.", doubt, advice)
 
@@ -194,7 +185,7 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
-    doubt = f"{moved}: clearest in tenth {contrast.highest + 1} of 10, least clear in tenth {contrast.lowest + 1}."
+    doubt = f"{moved}: clearest at {_span(contrast.highest)}, least clear at {_span(contrast.lowest)}."
     advice = "The features may drift with the clock, which can be taken for changing noise. Add the clock to them."
     return _judge("drift", bad, f"{moved}, which is little or chance.", doubt, advice)
 
@@ -208,9 +199,8 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
     count = counts[part, index]
     sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
-    where = f"in tenth {shown[part] + 1} of 10 of the clock"
     amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
-    doubt = f"True {class_names[index]!r} has {amount} {where}."
+    doubt = f"True {class_names[index]!r} has {amount} at {_span(shown[part])}."
     advice = "Read that part of its curve only together with its band."
     return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
 
@@ -322,6 +312,10 @@ def _clusters(training: TrainingEvidence) -> np.ndarray | None:
         return None
     names, clusters = np.unique(training.clusters.numpy(), return_inverse=True)
     return clusters if len(names) > 1 else None
+
+
+def _span(tenth: int) -> str:
+    return f"{10 * tenth} to {10 * tenth + 10} % of the clock"
 
 
 def _tenths(data: ChainData) -> np.ndarray:

@@ -188,7 +188,7 @@ def _sentence(names: Sequence[str], label: Support) -> str:
         return NO_OTHER_LIKELIER
     was, other = names[int(label.recorded)], names[int(label.suggested)]
     supporters = []
-    if 2 * label.agreeing > label.neighbours:
+    if neighbours := 2 * label.agreeing > label.neighbours:
         supporters.append(f"{label.agreeing} of {label.neighbours} neighbours")
     if label.others:
         supporters.append(f"{label.others} other annotator{'s' if label.others > 1 else ''}")
@@ -197,7 +197,7 @@ def _sentence(names: Sequence[str], label: Support) -> str:
     share = f"at this time {100 * label.wrong:.0f} % of labels are wrong"
     if not supporters:
         return f"recorded {was}, but {other} is more likely from all around it; {share}"
-    says = "says" if len(supporters) == 1 and not supporters[0][0].isdigit() else "say"
+    says = "say" if neighbours or len(supporters) > 1 or label.others > 1 else "says"
     *first, last = supporters
     together = f"{', '.join(first)} and {last}" if first else last
     return f"recorded {was}, but {together} {says} {other}; {share}"

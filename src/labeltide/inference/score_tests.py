@@ -24,7 +24,7 @@ from labeltide._clock import cells_of, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, same_data
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
 from labeltide.chain.passes import posteriors
-from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, likelihood_ratio_test, p_value, refit
+from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, ChangeTest, likelihood_ratio_test, p_value, refit
 
 # docs/decisions/015-tests-of-change.md
 N_FUNCTIONS = 4  # by hand: smooth functions of the clock along which a change is looked for
@@ -153,15 +153,38 @@ def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None
     return functions
 
 
-class Alternative(NamedTuple):
-    """The change that is tested: functions of a clock times entries of Q that follow them together, of some groups."""
+class Directions(NamedTuple):
+    """Ways in which the logits of Q move: functions of a clock times entries of Q that follow them together."""
 
-    functions: np.ndarray  # (moments, functions)
-    shares: np.ndarray  # (entries, shares), 1 where an entry belongs to a share
     groups: list[int]  # annotators, or 0 where all share one Q
+    functions: np.ndarray  # (moments, functions), or (points, functions) in both methods
+    shares: np.ndarray  # (entries, shares), 1 where an entry belongs to a share
+
+    def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
+        """Scores of units of rows: (units, functions * shares)."""
+        n_points = len(self.functions)
+        index = (unit[:, None] * n_points + fit.grid_index).ravel()
+        total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
+        for entry, of_entry in zip(fit.entries, self.shares, strict=True):
+            if of_entry.any():
+                residuals = sum(fit.residuals(group, entry) for group in self.groups)
+                at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
+                total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
+        return total.reshape(n_units, -1)
+
+    def moved(self, noise: np.ndarray) -> np.ndarray:
+        """Q moved by a step forth and back in each direction: (directions, 2, groups, points, classes, classes)."""
+        n_classes = noise.shape[-1]
+        shift = np.zeros((self.functions.shape[1], self.shares.shape[1], len(self.functions), n_classes, n_classes))
+        shift[..., ~np.eye(n_classes, dtype=bool)] = np.einsum("pk,es->kspe", self.functions, self.shares)
+        shift = STEP * shift.reshape(-1, 1, 1, *shift.shape[2:])  # (directions, 1, 1, points, classes, classes)
+        both = np.concatenate([shift, -shift], 1)  # (directions, 2, 1, ...)
+        moved = np.tile(noise, (len(both), 2, 1, 1, 1, 1))
+        moved[:, :, self.groups] *= np.exp(both)
+        return moved / moved.sum(-1, keepdims=True)
 
 
-def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Alternative:
+def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Directions:
     """What moves under the alternative and is held by the null; over several clocks, all entries over the one."""
     moves, free = (family.moving_shares() for family in (null, alternative))  # (entries, shares)
     tested: np.ndarray = np.asarray(free.any(1) & ~moves.any(1))
@@ -174,7 +197,7 @@ def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: 
     labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
     weights = np.bincount(moments.axis_index.ravel(), np.ravel(labelled), len(moments.axis))
     functions = smooth_functions(moments.axis, weights, moments.period, alternative.shape.kind)
-    return Alternative(functions, columns[:, columns.any(0)], groups)
+    return Directions(groups, functions, columns[:, columns.any(0)])
 
 
 class Statistic(NamedTuple):
@@ -188,7 +211,7 @@ class Statistic(NamedTuple):
     common: np.ndarray  # (shares, shares)
 
     @classmethod
-    def of(cls, fit: NullFit, change: Alternative) -> Statistic:
+    def of(cls, fit: NullFit, change: Directions) -> Statistic:
         """The statistic with the information of a fitted null."""
         n_classes = fit.posterior.shape[-1]
         by_class = change.shares.reshape(n_classes, n_classes - 1, -1)  # (true, others, shares)
@@ -262,7 +285,7 @@ def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.nd
     return rows[np.argsort(moment, kind="stable")]
 
 
-def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
+def step_residuals(fit: NullFit, change: Directions) -> np.ndarray:
     """Residuals of the tested entries, summed within each share: (rows, steps, groups * shares)."""
     columns = []
     for group in change.groups:
@@ -272,7 +295,7 @@ def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
     return np.stack(columns, -1)
 
 
-def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Alternative) -> np.ndarray:
+def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Directions) -> np.ndarray:
     """The score (groups, functions, shares) if each step lay at the moment that `index` says."""
     of_moment = change.functions[index.ravel()]  # (rows * steps, functions)
     scores = of_moment.T @ residuals.reshape(len(of_moment), -1)
@@ -303,7 +326,7 @@ def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float
 
 
 def person_scores(
-    fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, person: np.ndarray
+    fit: NullFit, change: Directions, moments: ClockMoments, null: Family, person: np.ndarray
 ) -> np.ndarray:
     """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
     if null.held is not None and len(fit.noise) > 1:
@@ -322,7 +345,7 @@ def person_scores(
     return np.stack(parts, 1).reshape(people, len(parts), -1, change.shares.shape[1])
 
 
-def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
+def effective_design(fit: NullFit, change: Directions, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
     r"""The design of the change less its projection on that of the null: (points, entries, functions * shares).
 
     :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
@@ -441,38 +464,7 @@ MAX_DIRECTIONS = 64  # of the null; above it the entries of Q move together
 RIDGE = 1.0  # by hand: added to the information of every direction, as `MIN_INFORMATION`
 
 
-class Directions(NamedTuple):
-    """Ways in which the logits of Q move: of an annotator, or of several at once, along functions of the clock."""
-
-    groups: list[int]
-    functions: np.ndarray  # (points, functions)
-    shares: np.ndarray  # (entries, shares)
-
-    def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
-        """Scores of units of rows: (units, functions * shares)."""
-        n_points = len(self.functions)
-        index = (unit[:, None] * n_points + fit.grid_index).ravel()
-        total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
-        for entry, of_entry in zip(fit.entries, self.shares, strict=True):
-            if of_entry.any():
-                residuals = sum(fit.residuals(group, entry) for group in self.groups)
-                at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
-                total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
-        return total.reshape(n_units, -1)
-
-    def moved(self, noise: np.ndarray) -> np.ndarray:
-        """Q moved by a step forth and back in each direction: (directions, 2, groups, points, classes, classes)."""
-        n_classes = noise.shape[-1]
-        shift = np.zeros((self.functions.shape[1], self.shares.shape[1], len(self.functions), n_classes, n_classes))
-        shift[..., ~np.eye(n_classes, dtype=bool)] = np.einsum("pk,es->kspe", self.functions, self.shares)
-        shift = STEP * shift.reshape(-1, 1, 1, *shift.shape[2:])  # (directions, 1, 1, points, classes, classes)
-        both = np.concatenate([shift, -shift], 1)  # (directions, 2, 1, ...)
-        moved = np.tile(noise, (len(both), 2, 1, 1, 1, 1))
-        moved[:, :, self.groups] *= np.exp(both)
-        return moved / moved.sum(-1, keepdims=True)
-
-
-def observed_scores(fit: NullFit, change: Alternative, moments: ClockMoments, person: np.ndarray) -> np.ndarray:
+def observed_scores(fit: NullFit, change: Directions, moments: ClockMoments, person: np.ndarray) -> np.ndarray:
     """The effective score of each person, of one annotator: (people, 1, functions, shares)."""
     tested = Directions(change.groups, change.functions[moments.of_point], change.shares)
     # The null fits the level of the annotator, and how all others move together, who may move.
@@ -504,15 +496,6 @@ def observed_scores(fit: NullFit, change: Alternative, moments: ClockMoments, pe
 # (docs/decisions/015-tests-of-change.md).
 MAX_LASTING = 1.75  # by hand
 ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
-
-
-class ChangeTest(NamedTuple):
-    """A test of change: its statistic, its p-value, its reference distribution and the units behind it."""
-
-    statistic: float  # NaN, like the p-value, where it cannot be told
-    p_value: float
-    method: str  # one of METHODS
-    n_units: int  # people, or rows where people are not known
 
 
 def change_test(
@@ -560,7 +543,7 @@ def change_tests(
             units = np.flatnonzero(tested_labels(used, nulls[seed]).any(1))
             if used.clusters is not None:
                 units = np.unique(used.clusters.numpy()[units])
-            tests[seed] = ChangeTest(*test, "bootstrap", len(units))
+            tests[seed] = test._replace(n_units=len(units))
     return [tests[seed] for seed in nulls]
 
 
