@@ -394,8 +394,7 @@ def _differences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rates of each annotator with intervals (3, annotators, true, recorded), and drift (annotators, 4).
 
-    Both compare labels with what the other annotators make believe. Variances of rates are those of a ratio with
-    recordings as clusters (Liang and Zeger 1986), and quantiles those of Student's t.
+    Labels are compared with what the others make believe; recordings are clusters (Liang and Zeger 1986).
     """
     n_classes = crowd.n_classes
     rates = np.full((3, crowd.n_annotators, n_classes, n_classes), np.nan)
@@ -435,9 +434,8 @@ def _differences(
 def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarray) -> tuple[float, ...]:
     """Change of an annotator's error rate from the first to the last x, its 95 % interval and the p-value of no change.
 
-    The others' belief is the prior of the true label, so others who get worse, and whose belief becomes vague, do not
-    look like a change of this annotator. Maximum likelihood by EM for Q without a change, then by Fisher scoring for a
-    change of the log odds that all classes share; standard errors take recordings as clusters (Liang and Zeger 1986).
+    The others' belief is the prior of the true label. Maximum likelihood by EM for Q without a change, then by Fisher
+    scoring for a change of the log odds that all classes share, with cluster-robust errors (Liang and Zeger 1986).
     """
     n_classes, n_units = belief.shape[1], unit.max() + 1
     noise = np.full((n_classes, n_classes), 0.2 / n_classes) + 0.8 * np.eye(n_classes)

@@ -321,11 +321,10 @@ def in_fixed_point(probabilities: np.ndarray) -> np.ndarray:
 
 
 def find_threshold(qualities: Iterable[np.ndarray], fdr: float) -> tuple[float, np.ndarray]:
-    """The quality below which labels are flagged, and how many are in each bin of quality up to it: int64 (bins,).
+    """The quality below which labels are flagged, 0 where none is, and how many are in each bin of quality up to it.
 
-    As many bins of lowest quality as possible are flagged while the mean quality of their labels stays at most `fdr`:
-    it is the Bayesian false discovery rate of the flags (Newton and others 2004). `qualities` are those of the labels
-    that may be flagged, in parts of any size. The threshold is 0 where none is flagged.
+    As many bins of lowest quality as possible are flagged while the mean quality of their labels stays at most `fdr`.
+    `qualities` are those of the labels that may be flagged, in parts of any size.
     """
     counts, sums = np.zeros(BINS, dtype=np.int64), np.zeros(BINS)
     for quality in qualities:
@@ -346,10 +345,7 @@ MAX_ISOLATED = 2  # by hand: steps in a row that differ from the likeliest label
 
 
 def run_lengths(differs: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    """The length of the run of consecutive true values that each belongs to, 0 where false.
-
-    `differs` has shape (steps, annotators), and runs end where `sequence`, (steps,), changes.
-    """
+    """Length of the run of true values (steps, annotators), within a `sequence` (steps,), that each belongs to, or 0."""
     begins = differs.copy()
     begins[1:] &= ~differs[:-1] | (sequence[1:] != sequence[:-1])[:, None]
     lengths = np.zeros(differs.shape, dtype=np.int64)
@@ -530,29 +526,18 @@ class Scores(NamedTuple):
 class Judge:
     r"""A fitted hidden Markov model with all that is fixed beforehand: a label gets the same numbers in whatever rows.
 
-    The posterior is that of forward-backward smoothing (Rabiner 1989),
-    :math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
-    probabilities from the features to the power k, and Q(t) as emission probabilities. Results have the precision of
-    these probabilities.
-
-    Attributes
-    ----------
-    grid : moments of the clock, rising
-    noise : Tensor of shape (sources or 1, points, classes, classes), points are moments of the grid
-    common : Tensor of shape (points, classes, classes)
-    several : whether any step has labels of two annotators
-    weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
-    prior : votes that are added to those of a step
+    The posterior is that of forward-backward smoothing (Rabiner 1989), :math:`P(y_t \mid \tilde y_{1:T}, x) \propto
+    \alpha_t \beta_t`, with the probabilities from the features to the power k and Q(t) as emission probabilities.
     """
 
     chain: Chain
-    grid: np.ndarray
-    noise: Tensor
-    common: Tensor
+    grid: np.ndarray  # moments of the clock, rising
+    noise: Tensor  # (sources or 1, points, classes, classes)
+    common: Tensor  # (points, classes, classes)
     gap_lengths: tuple[int, ...]
-    several: bool
-    weights: Tensor
-    prior: Tensor
+    several: bool  # whether any step has labels of two annotators
+    weights: Tensor  # of the opinions of chain, votes and features where steps have several labels, else of features
+    prior: Tensor  # votes that are added to those of a step
 
     @classmethod
     def fit(cls, recorded: Recorded, signal: Tensor, chain: Chain, noise: NoiseFunction) -> Judge:
@@ -647,10 +632,7 @@ class Judge:
         return torch.from_numpy(np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, recorded.clock))
 
     def _expected(self, point: Tensor, *beliefs: Tensor) -> list[Tensor]:
-        """Probability of each recorded label given beliefs in the true ones, (steps, classes) each.
-
-        Q at every step is large with many classes, so some steps are taken at a time.
-        """
+        """Probability of each recorded label given beliefs in the true ones, (steps, classes); some steps at a time."""
         size = max(1, NUMBERS_AT_ONCE // self.common.shape[-1] ** 2)
         results = [torch.empty_like(belief) for belief in beliefs]
         for start in range(0, len(point), size):

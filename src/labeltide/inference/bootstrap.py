@@ -47,8 +47,7 @@ def refit(
 ) -> FittedChains:
     """Run EM for one chain per member, each within its family; without families Q is fixed at the identity.
 
-    `parameters` hold one starting chain for all members, or one for each. Chains that start without bursts of errors
-    keep none.
+    `parameters` hold one starting chain for all members, or one for each.
     """
     count = len(members.labels)
     # Workers of the context, if there are enough refits to pay for sending them the data.
@@ -97,11 +96,9 @@ def weighted_log_likelihood(fitted: FittedChains, members: Members) -> Tensor:
     return (fitted.log_likelihood.double() * members.weights).sum(1)
 
 
-# Cluster bootstrap of Q(t) (Efron and Tibshirani 1993; Davison and Hinkley 1997, section 3.8; Field and Welsh 2007).
-#
-# A replicate draws people with replacement, :math:`w^* \sim \mathrm{Multinomial}(G, 1/G)`, gives each row the weight of
-# its person, and refits the hidden Markov model by a few iterations of EM. The networks' evidence is held fixed. All
-# replicates are fitted as one fleet of chains.
+# Cluster bootstrap of Q(t) (Efron and Tibshirani 1993; Davison and Hinkley 1997, section 3.8; Field and Welsh 2007):
+# people are drawn with replacement, :math:`w^* \sim \mathrm{Multinomial}(G, 1/G)`, and the hidden Markov model is
+# refitted by a few iterations of EM, with the networks' evidence held fixed.
 
 # docs/decisions/014-bands.md
 BAND_REPLICATES, MIN_BAND_REPLICATES = 200, 100
@@ -120,10 +117,7 @@ class Replicates(NamedTuple):
 
 
 def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) -> Replicates:
-    """Refit Q to bootstrap samples of people, all replicates as one fleet of chains.
-
-    With several clocks the result is on their cells, and class counts are not smoothed.
-    """
+    """Refit Q to bootstrap samples of people, all as one fleet; with several clocks on their cells, not smoothed."""
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
     rough = chosen_family(data.n_classes, grid, training.families, training.period, UNDERSMOOTHING)
@@ -147,10 +141,7 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
 
 
 def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
-    """How often each row is drawn, (count, rows); all rows of a cluster are drawn together.
-
-    With a single cluster, or none known, rows are the units that are drawn.
-    """
+    """How often each row is drawn, (count, rows); all rows of a cluster together, where there are several clusters."""
     generator = np.random.default_rng([seed, 6])
     if clusters is not None:
         names, cluster_of_row = np.unique(clusters.numpy(), return_inverse=True)
@@ -344,8 +335,7 @@ def likelihood_ratio_test(
 ) -> ChangeTest:
     """Parametric bootstrap test of a null family against an alternative; None is the null of no errors at all.
 
-    Under the null of no errors the exponent k of the evidence is held at its fitted value; otherwise k shrinks and
-    absorbs the noise. Simulated labels keep the evidence, the gaps and the trusted labels.
+    Under that null the exponent k of the evidence is held at its fitted value; otherwise it would absorb the noise.
     """
     training = training.for_bootstrap()
     n_replicates = affordable(training.data, alternative, 2 * REFIT_ITERATIONS, n_replicates, min_replicates)

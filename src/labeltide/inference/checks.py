@@ -107,9 +107,8 @@ def _kappa(first: np.ndarray, second: np.ndarray, n_classes: int) -> float:
 def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     """Do the signals predict the labels, of all recordings together and of each?
 
-    A recording stands out where far fewer of its labels are predicted than in most others: a binomial test, corrected
-    for the number of recordings (Bonferroni). Its trials are runs of equal labels and predictions, because neighbours
-    repeat each other.
+    A recording stands out by a binomial test with Bonferroni's correction. Its trials are runs of equal labels and
+    predictions, because neighbours repeat each other.
     """
     data = training.data
     if data.evidence is None or is_trusted(data):
@@ -208,8 +207,7 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
 def check_folds(training: TrainingEvidence) -> Diagnostic:
     """Do the networks of the folds agree on the error rate? One-way analysis of variance (F test, Fisher 1925).
 
-    Each fold is cut into parts, of whole clusters, and the error rate of each part is estimated. If the networks agree,
-    rates differ between folds no more than within them.
+    Each fold is cut into parts, of whole clusters, whose error rates show how much chance explains.
     """
     folds, clusters = training.folds[0].numpy(), _clusters(training)
     part, counts = np.empty(len(folds), dtype=np.int64), list[int]()  # of each row; parts of each fold
@@ -240,9 +238,8 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     """Are annotators' errors independent given the truth? Predictive check (Gelman, Meng and Stern 1996).
 
-    The leave-one-annotator-out predictive log-likelihood of the recorded labels is compared with that of labels
-    simulated from the fitted chain, whose annotators err independently. It is lower where annotators err together, or
-    where they part on steps between classes.
+    The leave-one-annotator-out predictive log-likelihood is lower than that of labels simulated from the fitted chain
+    where annotators err together, or where they part on steps between classes.
     """
     data, chain = training.data, training.parameters
     several = (((data.labels[0] >= 0) & data.mask[..., None]).any(1).sum(-1) > 1)[None]  # (1, rows)
@@ -279,8 +276,7 @@ def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np
 def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first: bool = False) -> ClockContrast:
     """The largest difference of the mean of (rows, steps) values between tenths of the clock.
 
-    Standard errors are robust to correlation within clusters, or within rows where no clusters are known: sums over
-    one are the units (Liang and Zeger 1986). Few clusters are judged by Student's t (Cameron and Miller 2015).
+    Standard errors are cluster-robust (Liang and Zeger 1986); few clusters by Student's t (Cameron and Miller 2015).
     """
     clusters, tenth = _clusters(training), np.where(training.data.mask.numpy(), _tenths(training.data), -1)
     units = np.arange(len(tenth)) if clusters is None else clusters
@@ -323,15 +319,9 @@ def _tenths(data: ChainData) -> np.ndarray:
     return np.minimum(data.grid_index().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
 
 
-# Checks of what identifies the noise. Where one of them fails, the share of wrong labels cannot be estimated.
-#
-# - Information: features and neighbouring labels must say something about the recorded labels. Labels drawn by coin
-#   flips are explained as well by their frequencies, and then every Q fits.
-# - Right more often than not: the true classes are named by the labels that are recorded most often for them
-#   (diagonally dominant Q). Two classes with 70 % wrong labels fit as well as 30 % with the names exchanged, so no data
-#   can show that the assumption fails; an estimate close to its edge shows that it may.
-# - Confounding with the clock: where every class has its moments by protocol, networks learn the moments, and a class
-#   that is hard to see cannot be told from one that is mislabelled.
+# Checks of what identifies the noise. Where one of them fails, the share of wrong labels cannot be estimated. The true
+# classes are named by the labels that are recorded most often for them (diagonally dominant Q). No data can show that
+# this fails: two classes with 70 % wrong labels fit as well as 30 % with the names exchanged.
 
 # Each threshold separates sound from misleading studies; its value in the gap between them is by hand
 # (docs/decisions/016-when-nothing-can-be-told.md).
@@ -347,8 +337,7 @@ TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
 def check_information(training: TrainingEvidence, expected: Expected) -> Diagnostic:
     """Is the fitted model likelier than label frequencies? Likelihood ratio of non-nested models (Vuong 1989).
 
-    The gain in log-likelihood over frequencies at the same tenth of the clock, less the number of parameters of the
-    chain (Akaike 1974), is counted in standard errors of clusters.
+    The gain, less the number of parameters of the chain (Akaike 1974), is counted in standard errors of clusters.
     """
     gain = expected.log_likelihood[0].double().numpy() - frequency_log_likelihood(training.data)
     units = np.arange(len(gain)) if training.clusters is None else training.clusters.numpy()
@@ -413,10 +402,7 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
 
 
 def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
-    """Shares of labels that are told by the clock, by the networks, and by the most common label, each held out.
-
-    The clock tells the label that is most frequent at the same moment in other clusters.
-    """
+    """Shares of labels that other clusters at the same moment, the networks and the most common label predict."""
     data = training.data
     labels, index, k = data.labels[0].numpy(), data.grid_index().numpy(), data.n_classes
     clusters = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()

@@ -59,11 +59,9 @@ def conclude(audit: Mapping[str, Any]) -> Conclusion:
 
 
 def conclude_noise(p_value: float, checks: Sequence[Diagnostic]) -> Finding:
-    """Whether labels are wrong.
+    """Whether labels are wrong, from the p-value of the null hypothesis that none is (NaN: not known) and the checks.
 
-    The p-value is of the null hypothesis that none is; NaN where that or the share could not be estimated. A check that
-    denies finds nothing to identify wrong labels by, whatever the test says. Where the test finds nothing, labels that
-    do not fit their signals still leave it open.
+    A check that denies overrides the test. Where that finds nothing, labels that do not fit their signals leave it open.
     """
     warned = [check for check in checks if check.is_warning]
     denied = [check.sentence for check in warned if check.denies]
@@ -152,8 +150,8 @@ def find_support(
 ) -> Support:
     """Count neighbours and other annotators, and look up the features' label, for flagged labels only.
 
-    Labels and flags have shape (n, steps, annotators), suggested codes (n, steps), probabilities from the features
-    alone (n, steps, classes), and error rates (n, steps), or (n, steps, annotators) where each has their own Q.
+    Shapes: labels and flags (n, steps, annotators), suggested codes (n, steps), signal (n, steps, classes), wrong
+    (n, steps[, annotators]).
     """
     row, step, annotator = np.nonzero(flagged)
     other = suggested[row, step]

@@ -406,11 +406,7 @@ class RemainingRate:
     count: EffectiveCount  # the simple random sample that would say as much about labels after automatic correction
 
     def predict_bound(self, more: ArrayLike) -> np.ndarray:
-        """The bound to expect after this many more items.
-
-        Further items are expected to be wrong at the rate found so far, shrunk towards that of the model where that is
-        lower: a few items say little about hundreds.
-        """
+        """The bound to expect after this many more items, at the rate found so far, drawn to that of the model."""
         reviewed = self.n_reviewed + np.atleast_1d(np.asarray(more, dtype=float))
         inside = reviewed < self.n_labels
         share, now = reviewed[inside] / self.n_labels, self.n_reviewed / self.n_labels
@@ -441,20 +437,14 @@ def remaining_rate(
 ) -> RemainingRate:
     r"""Bound the share of labels that are still wrong after correction.
 
-    Reviewed labels are taken as right from now on. All others stand as the automatic correction leaves them:
-    :math:`z_i = 1` where that is wrong. The sample estimates :math:`\sum_U z_i` as `checked_rate` does. The
-    bound is its one-sided Clopper-Pearson limit less the :math:`z_i` that the review found. Where the review found
-    none, it holds whatever the model says: K wrong labels are all missed with probability about
-    :math:`(1 - \min_i \pi_i)^K` at most.
+    Reviewed labels are taken as right from now on, all others as the automatic correction leaves them. The bound is the
+    one-sided Clopper-Pearson limit of the share that it leaves wrong, less what the review found.
 
     Parameters
     ----------
-    probabilities : array of shape (labels,), (n, steps) or (n, steps, annotators)
-        The model's probability that each label is wrong after automatic correction.
-    sample : ReviewSample
+    probabilities : the model's probability that each label is wrong after automatic correction
     wrong_after : bool array of shape (items,)
         For each reviewed label: would it be wrong after automatic correction, had nobody reviewed it?
-    level : float
     """
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(probabilities, sample, wrong_after)
@@ -535,11 +525,10 @@ def estimate_rate(review: Review) -> Estimate:
 
 
 def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tuple[float, float]:
-    r"""The weight of the model between 0 and 1, and the variance with it.
+    r"""The weight of the model between 0 and 1, and the variance :math:`\lVert a - \lambda b \rVert^2` with it.
 
-    The variance is :math:`\lVert a - \lambda b \rVert^2` with scores a of the wrong labels and b of the model. Least
-    squares minimise it. The weight is shrunk by the factor 1 - 1/F with F its own F statistic, and is 0 for F < 1. One
-    degree of freedom is paid for it. A weight is used only where it makes the variance smaller.
+    Least squares minimise it for scores a of the wrong labels and b of the model. The weight is shrunk by the factor
+    1 - 1/F with F its own F statistic, and is used only where it makes the variance smaller.
     """
     plain = float(wrong @ wrong)
     information = float(predicted @ predicted)
@@ -667,10 +656,7 @@ CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as con
 
 
 def wrong_probabilities(audit_or_probabilities: LabelAudit | ArrayLike) -> np.ndarray:
-    """The probability that each label is wrong: shape (labels,), (n, steps) or (n, steps, annotators).
-
-    NaN where nothing was recorded.
-    """
+    """The probability that each label is wrong, of 1, 2 or 3 axes; NaN where nothing was recorded."""
     quality = getattr(audit_or_probabilities, "quality", None)
     if quality is not None:
         return 1 - np.clip(quality, 0, 1)  # the posterior has rounding errors

@@ -67,10 +67,7 @@ class NullFit(NamedTuple):
         return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
 
     def weights(self, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Complete-data information of the logits: a block diag(d) - r r' for each point and true class.
-
-        The results d and r have shape (points, true, others).
-        """
+        """Complete-data information of the logits: a block diag(d) - r r' for each point and true class; d and r."""
         n_points, n_classes = self.noise.shape[1:3]
         off = ~np.eye(n_classes, dtype=bool)
         probs = self.noise[group][:, off].reshape(-1, n_classes, n_classes - 1)  # (points, true, others)
@@ -140,8 +137,7 @@ def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
 def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None, kind: str = "spline") -> np.ndarray:
     """The smoothest functions of a clock, uncorrelated over the labels: (moments, functions).
 
-    The Demmler-Reinsch basis of a smooth shape (Demmler and Reinsch 1975) without the constant; each has mean zero and
-    variance one under the weights of the moments. The first is close to a straight line, or to a wave of one period.
+    The Demmler-Reinsch basis of a smooth shape (Demmler and Reinsch 1975) without the constant.
     """
     shape, share = SMOOTH_SHAPES.get(kind, spline_shape)(axis, 1.0, period), weights / weights.sum()
     centred = shape.basis - share @ shape.basis

@@ -263,13 +263,7 @@ CACHED = 4  # row groups kept in memory
 
 
 class Signals:
-    """Some columns of numbers of a table, read by table row.
-
-    Parameters
-    ----------
-    source : an open Parquet file, or a table in memory
-    names : the columns
-    """
+    """Some columns of numbers of an open Parquet file or of a table in memory, read by table row."""
 
     def __init__(self, source: parquet.ParquetFile | pa.Table, names: list[str]) -> None:
         self.names = names

@@ -147,8 +147,7 @@ class Stretch(NamedTuple):
 def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[Stretch]:
     """Stretches of flagged labels with one recorded and one suggested class.
 
-    Those within the audit's plan come first, then the surest: the smallest mean probability of being right. Of two that
-    are equally sure the longer one comes first.
+    Those within the audit's plan come first, then those least likely right, of equals the longer.
     """
     order = np.lexsort((lines.step, lines.annotator, lines.sequence))
     starts = _starts(lines, order)
@@ -226,23 +225,14 @@ UNTOLD = -1
 class Outcomes:
     """The reviewed part of the sample: its first items, up to the first that nobody has looked at.
 
-    Items stand in random order, so that the first of them are a probability sample too. Later answers wait until those
-    before them are there: a reviewer who picks items would make the sample another one.
-
-    Attributes
-    ----------
-    sample : the reviewed items; None where there are none
-    truth : int array of shape (items,), the class that is right; -1 where reviewers skipped or differ
-    n_drawn : all items of the sample
-    n_waiting : answers after the first item that nobody has looked at
-    settled : labels settled by decisions on suspects
+    Later answers wait until those before them are there: a reviewer who picks items would make the sample another one.
     """
 
-    sample: ReviewSample | None
-    truth: np.ndarray
-    n_drawn: int
-    n_waiting: int
-    settled: np.ndarray
+    sample: ReviewSample | None  # the reviewed items; None where there are none
+    truth: np.ndarray  # int (items,), the class that is right; -1 where reviewers skipped or differ
+    n_drawn: int  # all items of the sample
+    n_waiting: int  # answers after the first item that nobody has looked at
+    settled: np.ndarray  # labels settled by decisions on suspects
 
     @property
     def untold(self) -> np.ndarray:
