@@ -345,7 +345,7 @@ MAX_ISOLATED = 2  # by hand: steps in a row that differ from the likeliest label
 
 
 def run_lengths(differs: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    """Length of the run of true values (steps, annotators), within a `sequence` (steps,), that each belongs to, or 0."""
+    """Length of the run of true values (steps, annotators), within a `sequence` (steps,), that each is in, or 0."""
     begins = differs.copy()
     begins[1:] &= ~differs[:-1] | (sequence[1:] != sequence[:-1])[:, None]
     lengths = np.zeros(differs.shape, dtype=np.int64)

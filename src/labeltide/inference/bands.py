@@ -149,7 +149,7 @@ def share_wrong(matrices: np.ndarray, replicates: Replicates) -> tuple[float, fl
 
 
 def _labels_and_rates(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Expected labels of each true class, error rates of the estimate and of replicates: (..., annotators * classes)."""
+    """Expected labels of true classes, error rates of the estimate and of replicates: (..., annotators * classes)."""
 
     def join(values: np.ndarray) -> np.ndarray:
         moved = np.moveaxis(values, -3, -2)

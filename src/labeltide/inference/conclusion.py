@@ -61,7 +61,7 @@ def conclude(audit: Mapping[str, Any]) -> Conclusion:
 def conclude_noise(p_value: float, checks: Sequence[Diagnostic]) -> Finding:
     """Whether labels are wrong, from the p-value of the null hypothesis that none is (NaN: not known) and the checks.
 
-    A check that denies overrides the test. Where that finds nothing, labels that do not fit their signals leave it open.
+    A check that denies overrides the test. If it finds nothing, labels that do not fit their signals leave it open.
     """
     warned = [check for check in checks if check.is_warning]
     denied = [check.sentence for check in warned if check.denies]
