@@ -20,7 +20,7 @@ from labeltide._clock import check_gaps, check_period, wrap_clock
 from labeltide._display import ShortRepr
 from labeltide.chain.annotators import Candidate, Crowd, fit_annotators, list_labels
 from labeltide.inference.audit import differs_probability
-from labeltide.inference.display import ConsensusDisplay
+from labeltide.inference.display import ConsensusDisplay, check_names
 
 
 @dataclass(frozen=True, repr=False)
@@ -316,8 +316,7 @@ def consensus(
     n_steps = codes.shape[1]
     mask = _validation.steps_mask(counts, n_steps)
     check_period(period)
-    if ids is not None and len(ids) != len(codes):
-        raise ValueError(f"ids must be {len(codes)} names, one per sequence. Got {len(ids)}.")
+    recordings = check_names("ids", ids, len(codes), ", one per sequence")
     if clock is not None and np.shape(clock) == codes.shape:
         given_clock = np.asarray(clock, dtype=np.float64)
         if not np.isfinite(given_clock[(codes >= 0) & mask[..., None]]).all():
@@ -366,7 +365,7 @@ def consensus(
     )
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     number: dict[Hashable, int] = {}
-    recording = np.array([number.setdefault(name, len(number)) for name in (range(len(codes)) if ids is None else ids)])
+    recording = np.array([number.setdefault(name, len(number)) for name in recordings])
     rates, drift = _differences(crowd, fitted.left_out, recording, np.broadcast_to(moments, codes.shape))
     return Consensus(
         labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),

@@ -38,7 +38,7 @@ from labeltide.chain.data import Chain, ChainData, ChainParameters, same_data
 from labeltide.chain.passes import posteriors
 from labeltide.data.clusters import spread_labels
 from labeltide.inference.conclusion import explain, find_support
-from labeltide.inference.display import LabelAuditDisplay
+from labeltide.inference.display import LabelAuditDisplay, check_names
 from labeltide.inference.review import CLOCK_BINS, clock_bins
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.noise.functions import NoiseFunction
@@ -216,21 +216,19 @@ class LabelAudit(LabelAuditDisplay):
         import pyarrow as pa  # imported late, because it is slow and often not needed
 
         n, n_steps, n_annotators = self.labels.shape
-        if ids is not None and len(ids) != n:
-            raise ValueError(f"ids must be {n} names, one per sequence. Got {len(ids)}.")
+        sequences = check_names("ids", ids, n, ", one per sequence")
         if times is not None and np.shape(times) != (n, n_steps):
             raise ValueError(f"times must have shape {(n, n_steps)}, one per step. Got shape {np.shape(times)}.")
-        if annotators is not None and len(annotators) != n_annotators:
-            raise ValueError(f"annotators must be {n_annotators} names. Got {len(annotators)}.")
+        people = check_names("annotators", annotators, n_annotators)
         row, step, annotator = np.nonzero(self.labels >= 0)
         whole = (n, n_steps, n_annotators)
         columns: dict[str, Any] = {
-            "sequence": row if ids is None else _take(ids, row),
+            "sequence": _take(sequences, row),
             "step": step,
             "time": step if times is None else np.asarray(times)[row, step],
         }
         if self.has_annotators:
-            columns["annotator"] = annotator if annotators is None else _take(annotators, annotator)
+            columns["annotator"] = _take(people, annotator)
         columns |= {
             "clock": self.clock[row, step],
             "recorded": _take(self.classes.tolist(), self.labels[row, step, annotator]),

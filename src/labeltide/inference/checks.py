@@ -219,7 +219,13 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
             of_rows = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
         part[rows] = sum(counts) + of_rows
         counts.append(int(of_rows.max()) + 1)
-    rates = np.split(_error_rates(training, part, sum(counts)), np.cumsum(counts)[:-1])
+    # The error rate of each part, from a constant Q fitted to it.
+    data, members = training.data, same_data(torch.from_numpy(part == np.arange(sum(counts))[:, None]).float())
+    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
+    fitted = refit(data, members, [static] * sum(counts), training.parameters).parameters
+    labels = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
+    wrong = 1 - np.trace(labels, axis1=1, axis2=2) / labels.sum((1, 2)).clip(1e-12)
+    rates = np.split(wrong, np.cumsum(counts)[:-1])
     fold_rates = np.array([of_fold.mean() for of_fold in rates])
     summary = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
     if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
@@ -261,16 +267,6 @@ def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     doubt = f"{sentence}. They err together, or steps lie between classes."
     advice = "What is taken for the truth is then what they see in common. Give a few trusted labels."
     return (_judge("together", bad, f"{sentence}, which chance explains.", doubt, advice),)
-
-
-def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np.ndarray:
-    """Error rate in each of several parts of the rows, from a constant Q fitted to that part."""
-    data = training.data
-    members = same_data(torch.from_numpy(part == np.arange(count)[:, None]).float())
-    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
-    fitted = refit(data, members, [static] * count, training.parameters).parameters
-    counts = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
-    return np.asarray(1 - np.trace(counts, axis1=1, axis2=2) / counts.sum((1, 2)).clip(1e-12))
 
 
 def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first: bool = False) -> ClockContrast:

@@ -499,7 +499,7 @@ def estimate_rate(review: Review) -> Estimate:
     if review.clusters is not None:
         of_labels, count = review.clusters[np.isfinite(review.probabilities)], review.clusters.max() + 1
         sizes, expected = np.bincount(of_labels, minlength=count), np.bincount(of_labels, review.known, count)
-        n_clusters = np.count_nonzero(sizes)
+        n_clusters = int(np.count_nonzero(sizes))
     if review.clusters is None or n_clusters < 2:
         inclusion, draws = review.sample.inclusion[review.inside], review.sample.draws[review.inside]
         scale = review.sample.shares[draws] * np.sqrt((1 - inclusion) * n / max(n - 1, 1))

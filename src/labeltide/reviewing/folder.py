@@ -101,33 +101,20 @@ NAMES = ("recorded", "suggested", "corrected")
 
 @dataclass(frozen=True)
 class Lines:
-    """One entry for every line of labels.parquet.
+    """One entry for every line of labels.parquet: arrays of shape (lines,), and names."""
 
-    Attributes
-    ----------
-    path : the file; texts are read from it when they are shown
-    row : int64 array of shape (lines,), rows of the user's table
-    sequence, annotator : int32 arrays of shape (lines,), indices into the names; -1 where there is none
-    recorded, suggested, corrected : int32 arrays of shape (lines,), indices into `classes`; -1 where there is none
-    right, sure, clock : float arrays of shape (lines,)
-        Probability that the recorded label is right; probability of the suggested one; first clock.
-    is_issue : bool array of shape (lines,)
-    step : int64 array of shape (lines,)
-        Number of the moment, counted over all sequences in the order of time; annotators of one moment share it.
-    """
-
-    path: Path
-    row: np.ndarray
-    sequence: np.ndarray
-    annotator: np.ndarray
-    recorded: np.ndarray
-    suggested: np.ndarray
-    corrected: np.ndarray
-    right: np.ndarray
-    sure: np.ndarray
-    clock: np.ndarray
+    path: Path  # the file; texts are read from it when they are shown
+    row: np.ndarray  # int64, rows of the user's table
+    sequence: np.ndarray  # int32, indices into the names; -1 where there is none
+    annotator: np.ndarray  # likewise
+    recorded: np.ndarray  # int32, indices into `classes`; -1 where there is none
+    suggested: np.ndarray  # likewise
+    corrected: np.ndarray  # likewise
+    right: np.ndarray  # probability that the recorded label is right
+    sure: np.ndarray  # probability of the suggested label
+    clock: np.ndarray  # the first one
     is_issue: np.ndarray
-    step: np.ndarray
+    step: np.ndarray  # int64, number of the moment over all sequences in the order of time, shared by annotators
     sequence_names: list[str]
     annotator_names: list[str]
     classes: list[str]

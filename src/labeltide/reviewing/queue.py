@@ -121,7 +121,7 @@ def _item(audit: AuditFolder, kind: str, index: int, fields: Mapping[str, Any], 
     sequence = lines.sequence_names[lines.sequence[index]]
     annotator = lines.annotator_names[who] if who >= 0 else None
     rows = {"first_row": row, "last_row": row, "target": row}
-    return Item(name, audit.identity, kind, sequence, annotator, **rows | fields)
+    return Item(name, audit.identity, kind, sequence, annotator, **{**rows, **fields})
 
 
 def _seed(audit: AuditFolder) -> int:

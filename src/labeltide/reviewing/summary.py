@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,9 @@ from labeltide.auditing.decisions import DecisionStore, audit_identity
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.format import count, display_name, interval, percent
 from labeltide.auditing.results import AUDIT
-from labeltide.inference.review import clock_bins
+from labeltide.inference.review import CheckedRate, CheckedRates, checked_rate, clock_bins, remaining_rate
 from labeltide.reviewing.folder import OTHER_AUDIT, AuditFolder, Lines
 from labeltide.reviewing.queue import Outcomes, check_same_audit, sample_outcomes
-
-if TYPE_CHECKING:
-    from labeltide.inference.review import CheckedRate, CheckedRates
-
 
 REVIEW = "review.json"
 FORMAT = 1
@@ -101,8 +97,6 @@ def _both_ways(
     probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes, **how: Any
 ) -> tuple[CheckedRates, CheckedRates]:
     """The rates with every untold label taken as right, and with every one taken as wrong."""
-    from labeltide.inference.review import checked_rate  # a local import, because scipy.stats is slow to load
-
     assert outcomes.sample is not None
     wrong = (outcomes.truth != labels[outcomes.sample.items]) & ~outcomes.untold
     low = checked_rate(probabilities, outcomes.sample, wrong, **how)
@@ -152,8 +146,6 @@ def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, st
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
     """Labels that decisions on suspects settled are right from now on; one that nobody could tell counts as wrong."""
-    from labeltide.inference.review import remaining_rate  # likewise
-
     assert outcomes.sample is not None
     settled = outcomes.settled & np.isfinite(probabilities)
     left = np.where(settled, 0.0, probabilities)
@@ -185,17 +177,17 @@ WEIGHTED = (
 def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
     if rates is None:
         return ["None of the sample has been reviewed yet, so only the estimate of the model is available."]
-    said = [_compare("all labels", rates["overall"]), WEIGHTED]
+    sentences = [_compare("all labels", rates["overall"]), WEIGHTED]
     for kind, words in (("class", "labels of {}"), ("annotator", "labels by {}"), ("clock", "labels at {}")):
         differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
-        said += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
+        sentences += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
     if outcomes.untold.any():
         untold = count(int(outcomes.untold.sum()), "reviewed label")
-        said.append(f"{untold} skipped or disputed: the intervals hold whichever label is right.")
+        sentences.append(f"{untold} skipped or disputed: the intervals hold whichever label is right.")
     if outcomes.n_waiting:
         waiting = count(outcomes.n_waiting, "answer")
-        said.append(f"{waiting} of the sample will count once the items before them in the queue are decided.")
-    return said
+        sentences.append(f"{waiting} of the sample will count once the items before them in the queue are decided.")
+    return sentences
 
 
 def _compare(what: str, entry: dict[str, Any]) -> str:
