@@ -80,7 +80,7 @@ def estimate_annotators(
 
 def _with_profile(estimate: NoiseEstimate, tested: ShareInterval) -> NoiseEstimate:
     """The same estimate with the profile likelihood interval of the total share; bands are at least as wide."""
-    ends = tested.around(estimate.total)
+    ends = interval_around(estimate.total, tested.estimate, tested.lower, tested.upper)
     weights = estimate.labels.sum(-1) / estimate.labels.sum()
 
     def excess(shift: float, share: float) -> float:
@@ -340,10 +340,6 @@ class ShareInterval(NamedTuple):
     p_value: float
     false_alarms: np.ndarray  # see `NoiseEstimate`
     estimate: float  # the share at which the likelihood is largest
-
-    def around(self, share: float) -> tuple[float, float]:
-        """Both ends of the interval around another estimate of the same share (`interval_around`)."""
-        return interval_around(share, self.estimate, self.lower, self.upper)
 
 
 def share_test(training: TrainingEvidence) -> ShareInterval:

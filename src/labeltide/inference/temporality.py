@@ -32,6 +32,7 @@ from labeltide.inference.bands import (
     ShareInterval,
     agree_change,
     estimate,
+    interval_around,
     presence_p,
     share_test,
     share_wrong,
@@ -234,7 +235,7 @@ def estimate_clocks(
     cells = cells_of(training.grid, training.period)
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
     tested = tested or share_test(training)
-    lower, upper = tested.around(total)
+    lower, upper = interval_around(total, tested.estimate, tested.lower, tested.upper)
     found: dict[str, Any] = {
         "total": total,
         "total_lower": lower,

@@ -28,15 +28,8 @@ TARGETS = (0.1, 0.05, 0.02, 0.01)
 FEW_PEOPLE = 4  # sequences under which no interval for more people like these is given
 
 
-def review_summary(folder: Path) -> dict[str, Any]:
-    """All that the review in the folder of an audit has shown, as review.json holds it."""
-    audit = AuditFolder.open(Path(folder))
-    with DecisionStore.open(audit.folder, create=False) as store:
-        return summarise(audit, store)
-
-
 def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
-    """The same with the audit and the decisions open."""
+    """All that the review of an audit has shown, as review.json holds it."""
     check_same_audit(store, audit)
     lines, items, standing = audit.lines, store.items(), store.standing()
     outcomes = sample_outcomes(store, items, lines)
