@@ -13,7 +13,7 @@ from auditing.stub import StubTide
 from auditing.tables import make_table
 from labeltide.auditing.page import summary_text, write_page
 from labeltide.reviewing.session import open_session, view_item
-from labeltide.reviewing.summary import review_summary
+from labeltide.reviewing.summary import summarise
 from test_cli import run as run
 
 pytestmark = pytest.mark.usefixtures("quick_fit")
@@ -71,8 +71,9 @@ def test_results_of_an_earlier_version_with_timing_and_difficulty_are_still_read
     assert run("apply", "old", "--out", "corrected.parquet")[0] == 0
     assert run("export", "old", "--to", "csv")[0] == 0
     assert summary_text(about) == summary_text(json.loads((tmp_path / "plain" / "audit.json").read_text()))
-    open_session(tmp_path / "old").store.close()
-    assert review_summary(tmp_path / "old")
+    session = open_session(tmp_path / "old")
+    assert summarise(session.audit, session.store)
+    session.store.close()
 
 
 def test_a_column_of_slips_that_earlier_versions_wrote_is_ignored(run, study, tmp_path):

@@ -127,7 +127,7 @@ def annotators() -> Iterator[dict[str, Any]]:
                 part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
                 for seed, (training, _) in enumerate(fit_studies(part), study.start):
                     free = pooled(free_family(2, training.grid, TEST_SMOOTHNESS), WEAK_POOLING)
-                    estimates = estimate_annotators(training).per_annotator
+                    estimates = estimate_annotators(training)[1]
                     for who, (annotator, rate) in enumerate(rates.items()):
                         test = likelihood_ratio_test(
                             training, hold_annotator(free, who), free, REPLICATES, seed + 100 * who

@@ -205,7 +205,7 @@ def _compare(
     drawn = [likelihood_ratio_test(fit, *question[:2], SIMULATED, seed + k) for k, fit in enumerate(fits)]
     return {
         "noise by rows, for comparison": _test(data, [fit._replace(clusters=None) for fit in fits], question, seed),
-        "noise by parametric bootstrap, for comparison": [ChangeTest(*test, "bootstrap", n) for test in drawn],
+        "noise by parametric bootstrap, for comparison": [test._replace(n_units=n) for test in drawn],
     }
 
 

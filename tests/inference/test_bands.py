@@ -205,8 +205,8 @@ def test_the_common_noise_weighs_annotators_by_their_labels(several):
 
 
 def test_one_annotator_has_the_common_estimate(fits):
-    estimates = estimate_annotators(fits[0][0], n_replicates=10)
-    assert estimates.per_annotator == (estimates.common,)
+    common, annotators = estimate_annotators(fits[0][0], n_replicates=10)
+    assert annotators == (common,)
 
 
 def test_rows_of_one_person_are_drawn_together():

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.inference.review import (
-    Population,
-    Reviewed,
-    design_scores,
-    estimate_rate,
-    tune_weight,
-)
+from labeltide.inference.review import Review, ReviewSample, estimate_rate, tune_weight
 from samples import all_samples
 
 WRONG = np.array([1.0, 0.0, 1.0, 0.0, 0.0])
@@ -18,17 +12,27 @@ PREDICTED = np.array([0.1, 0.9, 0.3, 0.05, 0.4])
 INCLUSION = np.array([0.9, 0.2, 0.45, 0.25, 0.2])
 
 
-def reviewed(items, inclusion, draws=None, shares=(1.0,), wrong=WRONG):
+def drawn(items, inclusion, draws=None):
+    """A sample whose items have these inclusion probabilities."""
     draws = np.zeros(len(items), int) if draws is None else draws
-    return Reviewed(wrong[items], PREDICTED[items], inclusion, draws, np.array(shares))
+    sample = ReviewSample(items, inclusion, draws, np.ones(draws.max() + 1), (len(items),))
+    sample.__dict__["inclusion"] = inclusion  # a cached property
+    return sample
+
+
+def reviewed(wrong, predicted, inclusion, total, n_labels, draws=None, **more):
+    """A review of the first of `n_labels` labels, whose model probabilities sum up to `total`."""
+    rest = n_labels - len(wrong)
+    others = np.full(rest, (total - predicted.sum()) / max(rest, 1))
+    return Review(np.append(predicted, others), drawn(np.arange(len(wrong)), inclusion, draws), wrong, **more)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])
 def test_the_difference_estimate_is_unbiased_over_all_samples_whatever_the_model_says(weight):
     mean = 0.0
     for probability, items in all_samples(INCLUSION):
-        part = reviewed(items, INCLUSION[items])
-        estimate = weight * PREDICTED.sum() + part.weights @ (part.wrong - weight * part.predicted)
+        sample = drawn(items, INCLUSION[items])
+        estimate = weight * PREDICTED.sum() + sample.weights @ (WRONG[items] - weight * PREDICTED[items])
         mean += probability * estimate / 5
     assert mean == pytest.approx(WRONG.mean())
 
@@ -41,30 +45,26 @@ def test_two_draws_are_unbiased_even_if_the_second_depends_on_what_the_first_fou
         second = size / size.sum()
         for chance, more in all_samples(second):
             both = np.concatenate([items, rest[more]])
-            part = reviewed(both, np.concatenate([first[items], second[more]]), np.array([0, 0, 1]), (2 / 3, 1 / 3))
-            mean += probability * chance * (part.weights @ part.wrong) / 5
+            sample = drawn(both, np.concatenate([first[items], second[more]]), np.array([0, 0, 1]))
+            mean += probability * chance * (sample.weights @ WRONG[both]) / 5
     assert mean == pytest.approx(WRONG.mean())
 
 
 def test_the_variance_is_that_of_a_simple_random_sample_with_equal_probabilities():
     rng = np.random.default_rng(0)
     wrong = (rng.random(40) < 0.3).astype(float)
-    part = Reviewed(wrong, wrong, np.full(40, 0.1), np.zeros(40, int), np.ones(1))
-    scores = design_scores(part, wrong - wrong.mean()) / 400
-    assert scores @ scores == pytest.approx(0.9 * wrong.var(ddof=1) / 40)
+    estimate = estimate_rate(reviewed(wrong, 0 * wrong, np.full(40, 0.1), 0.0, 400))
+    assert estimate.variance == pytest.approx(0.9 * wrong.var(ddof=1) / 40)
 
 
 def test_the_variance_is_right_on_average():
     rng = np.random.default_rng(1)
     p = rng.beta(0.5, 3, 2000)
     wrong = (rng.random(2000) < p).astype(float)
-    population = Population(2000, float(p.sum()))
     rates, variances = [], []
     for _ in range(1500):
         sample = lt.review_sample(p, 100, floor=0.5, random_state=rng)
-        items = sample.items
-        part = Reviewed(wrong[items], p[items], sample.inclusion, np.zeros(100, int), np.ones(1))
-        estimate = estimate_rate(part, population)
+        estimate = estimate_rate(Review(p, sample, wrong[sample.items]))
         rates.append(estimate.rate)
         variances.append(estimate.variance)
     assert np.mean(rates) == pytest.approx(wrong.mean(), abs=4 * np.std(rates) / 1500**0.5 + 0.001)
@@ -90,18 +90,16 @@ def test_a_model_that_predicts_all_wrong_labels_gets_full_weight_and_one_without
 def test_clusters_of_one_label_give_the_variance_between_labels():
     rng = np.random.default_rng(4)
     wrong = (rng.random(50) < 0.3).astype(float)
-    codes, ones = np.arange(50), np.ones(50)
-    part = Reviewed(wrong, 0 * wrong, ones, np.zeros(50, int), ones[:1], codes)
-    population = Population(50, 0.0, ones, 0 * ones)
-    assert estimate_rate(part, population).variance == pytest.approx(wrong.var(ddof=1) / 50)
+    review = reviewed(wrong, 0 * wrong, np.ones(50), 0.0, 50, clusters=np.arange(50))
+    assert estimate_rate(review).variance == pytest.approx(wrong.var(ddof=1) / 50)
 
 
 def test_wrong_and_right_labels_add_up_to_one():
     rng = np.random.default_rng(5)
     p, inclusion = rng.random((2, 60))
     wrong = (rng.random(60) < p).astype(float)
-    draws, shares = np.arange(60) // 30, np.array([0.5, 0.5])
-    one = estimate_rate(Reviewed(wrong, p, inclusion, draws, shares), Population(500, 240.0))
-    other = estimate_rate(Reviewed(1 - wrong, 1 - p, inclusion, draws, shares), Population(500, 260.0))
+    draws = np.arange(60) // 30
+    one = estimate_rate(reviewed(wrong, p, inclusion, 240.0, 500, draws))
+    other = estimate_rate(reviewed(1 - wrong, 1 - p, inclusion, 260.0, 500, draws))
     assert one.rate + other.rate == pytest.approx(1)
     assert (one.variance, one.weight) == pytest.approx((other.variance, other.weight))

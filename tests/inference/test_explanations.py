@@ -50,6 +50,8 @@ def test_neighbours_stop_at_gaps_and_at_the_ends():
 def test_other_annotators_of_the_same_step_are_counted_by_themselves():
     labels = [[1, 1, 1], [1, 0, 0], [1, 1, 1]]
     assert "2 other annotators and the signal" in reasons(labels, (1, 0), [0.1] * 3)
+    assert "1 other annotator says sitting" in reasons([[1, 1], [1, 0], [1, 1]], (1, 0), [0.9] * 3)
+    assert "2 other annotators say sitting" in reasons(labels, (1, 0), [0.9] * 3)
 
 
 def test_only_what_is_flagged_is_explained():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labeltide.reviewing.queue import sample_outcomes
-from labeltide.reviewing.summary import publish, review_summary, summarise
+from labeltide.reviewing.summary import publish, summarise
 from reviewing.fake_review import open_page, write_review
 
 
@@ -33,7 +33,7 @@ def test_nothing_reviewed_says_so(opened):
 def test_the_checked_rate_rests_on_the_sample_alone(opened):
     session, page = opened(items=10, sample=60)
     settle(session, page, lambda item, place: item.kind == "suspect")
-    found = review_summary(session.audit.folder)
+    found = summarise(session.audit, session.store)
     overall = found["checked"]["overall"]
     assert found["sample"] == {"drawn": 60, "reviewed": 60, "untold": 0, "waiting": 0}
     targets = {(item.target, item.annotator) for item in session.queue if item.kind == "suspect"}

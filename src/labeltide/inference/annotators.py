@@ -20,7 +20,7 @@ from labeltide._clock import check_gaps, check_period, wrap_clock
 from labeltide._display import ShortRepr
 from labeltide.chain.annotators import Candidate, Crowd, fit_annotators, list_labels
 from labeltide.inference.audit import differs_probability
-from labeltide.inference.display import ConsensusDisplay
+from labeltide.inference.display import ConsensusDisplay, check_names
 
 
 @dataclass(frozen=True, repr=False)
@@ -316,8 +316,7 @@ def consensus(
     n_steps = codes.shape[1]
     mask = _validation.steps_mask(counts, n_steps)
     check_period(period)
-    if ids is not None and len(ids) != len(codes):
-        raise ValueError(f"ids must be {len(codes)} names, one per sequence. Got {len(ids)}.")
+    recordings = check_names("ids", ids, len(codes), ", one per sequence")
     if clock is not None and np.shape(clock) == codes.shape:
         given_clock = np.asarray(clock, dtype=np.float64)
         if not np.isfinite(given_clock[(codes >= 0) & mask[..., None]]).all():
@@ -366,7 +365,7 @@ def consensus(
     )
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     number: dict[Hashable, int] = {}
-    recording = np.array([number.setdefault(name, len(number)) for name in (range(len(codes)) if ids is None else ids)])
+    recording = np.array([number.setdefault(name, len(number)) for name in recordings])
     rates, drift = _differences(crowd, fitted.left_out, recording, np.broadcast_to(moments, codes.shape))
     return Consensus(
         labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),
@@ -394,8 +393,7 @@ def _differences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rates of each annotator with intervals (3, annotators, true, recorded), and drift (annotators, 4).
 
-    Both compare labels with what the other annotators make believe. Variances of rates are those of a ratio with
-    recordings as clusters (Liang and Zeger 1986), and quantiles those of Student's t.
+    Labels are compared with what the others make believe; recordings are clusters (Liang and Zeger 1986).
     """
     n_classes = crowd.n_classes
     rates = np.full((3, crowd.n_annotators, n_classes, n_classes), np.nan)
@@ -435,9 +433,8 @@ def _differences(
 def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarray) -> tuple[float, ...]:
     """Change of an annotator's error rate from the first to the last x, its 95 % interval and the p-value of no change.
 
-    The others' belief is the prior of the true label, so others who get worse, and whose belief becomes vague, do not
-    look like a change of this annotator. Maximum likelihood by EM for Q without a change, then by Fisher scoring for a
-    change of the log odds that all classes share; standard errors take recordings as clusters (Liang and Zeger 1986).
+    The others' belief is the prior of the true label. Maximum likelihood by EM for Q without a change, then by Fisher
+    scoring for a change of the log odds that all classes share, with cluster-robust errors (Liang and Zeger 1986).
     """
     n_classes, n_units = belief.shape[1], unit.max() + 1
     noise = np.full((n_classes, n_classes), 0.2 / n_classes) + 0.8 * np.eye(n_classes)

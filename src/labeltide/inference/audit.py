@@ -5,10 +5,8 @@ probability :math:`q_i` of being right is the local false discovery rate of flag
 largest set :math:`R` of the smallest values with :math:`\sum_{i \in R} q_i / |R| \le \mathrm{fdr}` (Newton and others
 2004; the Bayesian false discovery rate of Storey 2003).
 
-By default only labels for which another is likelier are flagged. Of calibrated probabilities, the threshold with the
-largest expected F1 is half of that F1 (Lipton, Elkan and Narayanaswamy 2014): about one half where errors are found
-well. With `spend_fdr` the flags go on until the allowed share of false alarms is reached, for those who must find
-nearly all errors.
+By default only labels for which another is likelier are flagged, close to the threshold with the largest expected F1
+(Lipton, Elkan and Narayanaswamy 2014). With `spend_fdr` the flags go on until the allowed share of false alarms.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from labeltide.chain.data import Chain, ChainData, ChainParameters, same_data
 from labeltide.chain.passes import posteriors
 from labeltide.data.clusters import spread_labels
 from labeltide.inference.conclusion import explain, find_support
-from labeltide.inference.display import LabelAuditDisplay
+from labeltide.inference.display import LabelAuditDisplay, check_names
 from labeltide.inference.review import CLOCK_BINS, clock_bins
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.noise.functions import NoiseFunction
@@ -218,21 +216,19 @@ class LabelAudit(LabelAuditDisplay):
         import pyarrow as pa  # imported late, because it is slow and often not needed
 
         n, n_steps, n_annotators = self.labels.shape
-        if ids is not None and len(ids) != n:
-            raise ValueError(f"ids must be {n} names, one per sequence. Got {len(ids)}.")
+        sequences = check_names("ids", ids, n, ", one per sequence")
         if times is not None and np.shape(times) != (n, n_steps):
             raise ValueError(f"times must have shape {(n, n_steps)}, one per step. Got shape {np.shape(times)}.")
-        if annotators is not None and len(annotators) != n_annotators:
-            raise ValueError(f"annotators must be {n_annotators} names. Got {len(annotators)}.")
+        people = check_names("annotators", annotators, n_annotators)
         row, step, annotator = np.nonzero(self.labels >= 0)
         whole = (n, n_steps, n_annotators)
         columns: dict[str, Any] = {
-            "sequence": row if ids is None else _take(ids, row),
+            "sequence": _take(sequences, row),
             "step": step,
             "time": step if times is None else np.asarray(times)[row, step],
         }
         if self.has_annotators:
-            columns["annotator"] = annotator if annotators is None else _take(annotators, annotator)
+            columns["annotator"] = _take(people, annotator)
         columns |= {
             "clock": self.clock[row, step],
             "recorded": _take(self.classes.tolist(), self.labels[row, step, annotator]),
@@ -323,11 +319,10 @@ def in_fixed_point(probabilities: np.ndarray) -> np.ndarray:
 
 
 def find_threshold(qualities: Iterable[np.ndarray], fdr: float) -> tuple[float, np.ndarray]:
-    """The quality below which labels are flagged, and how many are in each bin of quality up to it: int64 (bins,).
+    """The quality below which labels are flagged, 0 where none is, and how many are in each bin of quality up to it.
 
-    As many bins of lowest quality as possible are flagged while the mean quality of their labels stays at most `fdr`:
-    it is the Bayesian false discovery rate of the flags (Newton and others 2004). `qualities` are those of the labels
-    that may be flagged, in parts of any size. The threshold is 0 where none is flagged.
+    As many bins of lowest quality as possible are flagged while the mean quality of their labels stays at most `fdr`.
+    `qualities` are those of the labels that may be flagged, in parts of any size.
     """
     counts, sums = np.zeros(BINS, dtype=np.int64), np.zeros(BINS)
     for quality in qualities:
@@ -348,10 +343,7 @@ MAX_ISOLATED = 2  # by hand: steps in a row that differ from the likeliest label
 
 
 def run_lengths(differs: np.ndarray, sequence: np.ndarray) -> np.ndarray:
-    """The length of the run of consecutive true values that each belongs to, 0 where false.
-
-    `differs` has shape (steps, annotators), and runs end where `sequence`, (steps,), changes.
-    """
+    """Length of the run of true values (steps, annotators), within a `sequence` (steps,), that each is in, or 0."""
     begins = differs.copy()
     begins[1:] &= ~differs[:-1] | (sequence[1:] != sequence[:-1])[:, None]
     lengths = np.zeros(differs.shape, dtype=np.int64)
@@ -422,12 +414,9 @@ def no_persistence(n_classes: int) -> Chain:
     return Chain(even, np.tile(even, (n_classes, 1)), 1.0)
 
 
-# Expected false alarms among flagged labels, averaged over what is not known of the share of wrong labels.
-#
-# The quality of a label under the fitted chain takes Q and k as known. Where few labels tell them, flags at a bound on
-# its mean have more false alarms than the bound. The quality is therefore averaged over the profile likelihood of the
-# share S, :math:`\bar q_i = \int q_i(S) L(S) dS / \int L(S) dS`, as in Bayesian model averaging (Hoeting and others
-# 1999) with a uniform prior of S. The likelihood is raised to the power that makes its 95 % interval that of clusters
+# Expected false alarms among flagged labels. The quality of a label under the fitted chain takes Q and k as known.
+# It is averaged over the profile likelihood of the share S, :math:`\bar q_i = \int q_i(S) L(S) dS / \int L(S) dS`
+# (Bayesian model averaging, Hoeting and others 1999), raised to the power that makes its 95 % interval that of clusters
 # (docs/decisions/013-false-alarms.md).
 
 # Mean qualities of flags under the fitted chain at which the averaged mean is computed.
@@ -445,8 +434,7 @@ def profile_weights(shares: np.ndarray, roots: np.ndarray, critical: float, quan
 def false_alarm_curve(data: ChainData, chains: ChainParameters, weights: np.ndarray, centre: int) -> np.ndarray:
     """Averaged quality of the labels whose mean quality under the fitted chain is at most each of `QUALITY_GRID`.
 
-    Labels are taken lowest quality first. A mean quality that no label reaches is its own average. `chains` are the
-    points of a profile likelihood with their weights, and `centre` is the index of the fitted chain among them.
+    `chains` are the points of a profile likelihood with their weights, and `centre` is the index of the fitted one.
     """
     fitted = _quality(data, chains, centre)
     averaged = np.zeros_like(fitted)
@@ -483,26 +471,13 @@ def _quality(data: ChainData, parameters: ChainParameters, index: int) -> np.nda
     return np.asarray(of_step[np.arange(len(row)), labels[row, step, annotator]] / of_step.sum(1).clip(1e-300))
 
 
-# Contested labels: the probability that another expert would record another label.
+# Contested labels: the probability :math:`1 - p_t(j)` that another expert would record another label than j.
 #
-# With the recorded label j,
-#
-# .. math:: P(\text{another differs}) = 1 - p_t(j),
-#
-# where :math:`p_t` is the distribution of the label of an annotator who has not labelled the step.
-#
-# *Several annotators.* :math:`p_t` is a logarithmic opinion pool (`chain/annotators.py`) of what the chain expects of
-# another annotator, of the shares of votes at the step, and of the out-of-fold networks. Its weights are those with
-# which each annotator is best predicted from the others. Steps that are hard for all annotators (Whitehill and others
-# 2009) are thereby allowed for.
-#
-# *One annotator.* How far two experts agree beyond what the features say cannot be learned from one. Either the
-# annotator sees a truth that the features do not hold, and another expert sees it too (:math:`\pi_t Q(t)`), or another
-# expert shares no more than the features (:math:`f_t`, the networks' prediction, calibrated on the annotator's own
-# labels out of fold). :math:`p_t = s\, \pi_t Q(t) + (1 - s) f_t` is a linear opinion pool (Stone 1961) with the fixed
-# weight s = 1/3 (docs/decisions/011-contested.md). A habit that the annotator keeps everywhere, such as a border
-# between two classes that lies elsewhere than for other experts, leaves no trace in the annotator's own labels. It is
-# not part of the probability, so real experts differ more often than predicted.
+# With several annotators :math:`p_t` is a logarithmic opinion pool (`chain/annotators.py`) of what the chain expects of
+# another annotator, of the shares of votes at the step, and of the out-of-fold networks, with the weights by which each
+# annotator is best predicted from the others. With one annotator it is a linear opinion pool (Stone 1961),
+# :math:`p_t = s\, \pi_t Q(t) + (1 - s) f_t`: another expert sees what the annotator sees, or shares no more than the
+# features, whose prediction :math:`f_t` is calibrated out of fold (docs/decisions/011-contested.md).
 
 NUMBERS_AT_ONCE = 2**22  # of Q at steps that are held in memory together
 SEEN_ALIKE = 1 / 3  # by hand, with one annotator: the weight of what the annotator sees and the features do not hold
@@ -549,29 +524,18 @@ class Scores(NamedTuple):
 class Judge:
     r"""A fitted hidden Markov model with all that is fixed beforehand: a label gets the same numbers in whatever rows.
 
-    The posterior is that of forward-backward smoothing (Rabiner 1989),
-    :math:`P(y_t \mid \tilde y_{1:T}, x) \propto \alpha_t \beta_t` with the chain's start, its transition matrix, the
-    probabilities from the features to the power k, and Q(t) as emission probabilities. Results have the precision of
-    these probabilities.
-
-    Attributes
-    ----------
-    grid : moments of the clock, rising
-    noise : Tensor of shape (sources or 1, points, classes, classes), points are moments of the grid
-    common : Tensor of shape (points, classes, classes)
-    several : whether any step has labels of two annotators
-    weights : of the opinions of chain, votes and features where steps have several labels, else of features alone
-    prior : votes that are added to those of a step
+    The posterior is that of forward-backward smoothing (Rabiner 1989), :math:`P(y_t \mid \tilde y_{1:T}, x) \propto
+    \alpha_t \beta_t`, with the probabilities from the features to the power k and Q(t) as emission probabilities.
     """
 
     chain: Chain
-    grid: np.ndarray
-    noise: Tensor
-    common: Tensor
+    grid: np.ndarray  # moments of the clock, rising
+    noise: Tensor  # (sources or 1, points, classes, classes)
+    common: Tensor  # (points, classes, classes)
     gap_lengths: tuple[int, ...]
-    several: bool
-    weights: Tensor
-    prior: Tensor
+    several: bool  # whether any step has labels of two annotators
+    weights: Tensor  # of the opinions of chain, votes and features where steps have several labels, else of features
+    prior: Tensor  # votes that are added to those of a step
 
     @classmethod
     def fit(cls, recorded: Recorded, signal: Tensor, chain: Chain, noise: NoiseFunction) -> Judge:
@@ -666,10 +630,7 @@ class Judge:
         return torch.from_numpy(np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, recorded.clock))
 
     def _expected(self, point: Tensor, *beliefs: Tensor) -> list[Tensor]:
-        """Probability of each recorded label given beliefs in the true ones, (steps, classes) each.
-
-        Q at every step is large with many classes, so some steps are taken at a time.
-        """
+        """Probability of each recorded label given beliefs in the true ones, (steps, classes); some steps at a time."""
         size = max(1, NUMBERS_AT_ONCE // self.common.shape[-1] ** 2)
         results = [torch.empty_like(belief) for belief in beliefs]
         for start in range(0, len(point), size):
@@ -748,14 +709,10 @@ def plan_review(
 ) -> Plan:
     r"""Choose what to re-annotate by greedy D-optimal design for Q, over true labels and bins of the clock.
 
-    A step with a recorded label whose true label becomes known is one observation of one row of Q at one moment. A cell
-    is a true label in a bin of the clock. The information on a cell is its number of such steps :math:`N_c`, and a
-    D-optimal set maximises :math:`\sum_c \log N_c`. True labels are not known beforehand; expected counts under their
-    posterior take their place. The gain is submodular, so the greedy set reaches at least 63 % of the best gain
-    (Nemhauser, Wolsey and Fisher 1978).
-
-    Uncertainty sampling is not used: it relies on the model that is to be checked (docs/decisions/020-review.md).
-    Arguments are as in `LabelAudit` and `LabelAudit.plan`; trusted labels are not asked for again.
+    A cell is a true label in a bin of the clock. The information on it is the number :math:`N_c` of its steps with a
+    known true label, expected under the posterior, and a D-optimal set maximises :math:`\sum_c \log N_c`. The gain is
+    submodular, so the greedy set reaches at least 63 % of the best gain (Nemhauser, Wolsey and Fisher 1978). Arguments
+    are as in `LabelAudit` and `LabelAudit.plan`; trusted labels are not asked for again.
     """
     _validation.check_choice("by", by, ("sequence", "step"))
     n, _, n_classes = probabilities.shape
@@ -777,7 +734,6 @@ def plan_review(
         chosen, gain = _greedy(gains[candidates].reshape(len(candidates), -1), everywhere, known.reshape(1, -1), k)
         return Plan(candidates[chosen], None, gain)
     row, step = np.nonzero(open_steps)
-
     chosen, gain = _greedy(probabilities[row, step], cell[row, step], known, k)
     return Plan(row[chosen], step[chosen], gain)
 

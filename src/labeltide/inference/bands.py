@@ -1,11 +1,9 @@
 r"""Pointwise and simultaneous confidence bands of Q(t) and of error rates, from a cluster bootstrap.
 
-With :math:`\psi = \mathrm{logit}\, q`, half widths are :math:`c\, s(t)` around :math:`\hat\psi(t)`. Pointwise,
-:math:`c` is the normal quantile (Efron and Tibshirani 1993, chapter 12). Simultaneous bands take the 95 % quantile over
-replicates of the maximum studentised deviation, :math:`\max_t |\psi_b^*(t) - \bar\psi^*(t)| / s^*(t)` (Ruppert, Wand
-and Carroll 2003, section 6.5). The squared standard error is the bootstrap variance plus the square of an estimated
-smoothing bias (compare Nychka 1988): :math:`s^2 = s^{*2} + (\tfrac12 (\tilde\psi - \hat\psi))^2` with the undersmoothed
-estimate :math:`\tilde\psi`. Back on the scale of probabilities, `RESOLUTION` is added in quadrature.
+On the logit scale half widths are :math:`c\, s(t)`. Pointwise, c is the normal quantile (Efron and Tibshirani 1993).
+Simultaneous bands take the 95 % quantile over replicates of the maximum studentised deviation (Ruppert, Wand and
+Carroll 2003, section 6.5). The variance :math:`s^2` includes the square of an estimated smoothing bias (compare Nychka
+1988). On the scale of probabilities `RESOLUTION` is added in quadrature.
 """
 
 from __future__ import annotations
@@ -34,9 +32,7 @@ from labeltide.inference.review import EffectiveCount, clopper_pearson
 
 NORMAL_QUANTILE = 1.959964  # half width of a 95 % interval, in standard deviations
 BIAS_SHARE = 0.5  # by hand: of the gap between undersmoothed and chosen estimate, counted as smoothing bias
-# In probabilities, measured by `bench/benchmarks/inference.py`. The largest smoothing bias along a curve is about a
-# hundredth, most where error rates are close to zero; pointwise coverage hardly depends on that one turn.
-MAX_CURVE_BIAS = 0.01
+MAX_CURVE_BIAS = 0.01  # the largest smoothing bias along a curve, in probabilities (`bench/benchmarks/inference.py`)
 OTHERS_WEIGHT = 1e-6  # of the other annotators' labels among those of one annotator
 MAX_SHIFT = 30.0  # of a logit
 PROBABILITY_FLOOR = 1e-4  # probabilities are kept this far from 0 and 1 before their logit is taken
@@ -51,16 +47,9 @@ class Band(NamedTuple):
     simultaneous_upper: np.ndarray
 
 
-class Estimates(NamedTuple):
-    """The noise of all annotators together, and of each."""
-
-    common: NoiseEstimate
-    per_annotator: tuple[NoiseEstimate, ...]  # with one annotator the common one
-
-
 def estimate_noise(training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0) -> NoiseEstimate:
     """The common part of `estimate_annotators`."""
-    return estimate_annotators(training, n_replicates=n_replicates, seed=seed).common
+    return estimate_annotators(training, n_replicates=n_replicates, seed=seed)[0]
 
 
 def estimate_annotators(
@@ -69,33 +58,29 @@ def estimate_annotators(
     *,
     n_replicates: int = BAND_REPLICATES,
     seed: int = 0,
-) -> Estimates:
-    """Q with bands from a cluster bootstrap, on the logit scale so that they stay between 0 and 1.
+) -> tuple[NoiseEstimate, tuple[NoiseEstimate, ...]]:
+    """Q with bands from a cluster bootstrap: of all annotators together, and of each; of one annotator the common one.
 
-    The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate. Simultaneous
-    bands are wider by a hundredth in probability, for the sharpest turn of a curve, where smoothing bias is largest.
+    The networks' evidence is held fixed. Replicates are undersmoothed and pooled less than the estimate.
     """
     matrices = training.parameters.matrices[0].double().numpy()  # (annotators or 1, points, classes, classes)
     replicates = bootstrap_noise(training, n_replicates, seed)
     common = estimate(training.grid, matrices, replicates, training.weights())
     common = _with_profile(common, tested or share_test(training))
     if len(matrices) == 1:
-        return Estimates(common, (common,))
+        return common, (common,)
     everyone = OTHERS_WEIGHT * replicates.totals.sum(1, keepdims=True)  # class shares where an annotator gave no label
     per_annotator = []
     for annotator in range(len(matrices)):
         part = slice(annotator, annotator + 1)
         drawn = Replicates(replicates.matrices[:, part], replicates.totals[:, part] + everyone)
         per_annotator.append(estimate(training.grid, matrices[part], drawn, np.ones(1)))
-    return Estimates(common, tuple(per_annotator))
+    return common, tuple(per_annotator)
 
 
 def _with_profile(estimate: NoiseEstimate, tested: ShareInterval) -> NoiseEstimate:
-    """The same estimate with the profile likelihood interval of the total share in place of the bootstrap's.
-
-    Bands are widened where needed: Q at one moment is known no better than the share of all wrong labels.
-    """
-    ends = tested.around(estimate.total)
+    """The same estimate with the profile likelihood interval of the total share; bands are at least as wide."""
+    ends = interval_around(estimate.total, tested.estimate, tested.lower, tested.upper)
     weights = estimate.labels.sum(-1) / estimate.labels.sum()
 
     def excess(shift: float, share: float) -> float:
@@ -164,10 +149,7 @@ def share_wrong(matrices: np.ndarray, replicates: Replicates) -> tuple[float, fl
 
 
 def _labels_and_rates(matrices: np.ndarray, replicates: Replicates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Expected labels of each true class, and error rates of the estimate and of replicates.
-
-    The classes of all annotators share the last axis: (..., points, annotators * classes).
-    """
+    """Expected labels of true classes, error rates of the estimate and of replicates: (..., annotators * classes)."""
 
     def join(values: np.ndarray) -> np.ndarray:
         moved = np.moveaxis(values, -3, -2)
@@ -203,9 +185,8 @@ def _ends(
 def find_change(grid: np.ndarray, rate: np.ndarray, rates: np.ndarray) -> Change:
     """The range of a curve (points,), with a basic bootstrap interval from replicates (1 + replicates, points).
 
-    Sampling noise widens the range of a curve. Replicates centred on the curve show by how much, and the basic (or
-    reflected) interval subtracts it (Davison and Hinkley 1997, section 5.2). The upper end is at least that of the
-    normal interval of the difference between the two moments.
+    Sampling noise widens the range of a curve; the basic interval subtracts that (Davison and Hinkley 1997, section
+    5.2). The upper end is at least that of the normal interval of the difference between the two moments.
     """
     worst, best, value = int(rate.argmax()), int(rate.argmin()), float(np.ptp(rate))
     deviation = rates[1:] - rates[1:].mean(0)
@@ -230,11 +211,7 @@ def _class_rates(matrices: np.ndarray) -> np.ndarray:
 
 
 def interval_around(share: float, estimate: float, lower: float, upper: float) -> tuple[float, float]:
-    """The interval of one estimate moved to another estimate of the same share, which it then holds.
-
-    The upper end keeps its distance. The lower end keeps its distance or ratio, so that it is zero if and only if it
-    was.
-    """
+    """The interval of one estimate moved to another estimate of the same share; its lower end is zero where it was."""
     below = max(estimate - lower, 0.0) * min(1.0, share / max(estimate, 1e-12))
     return (max(share - below, 0.0) if lower > 0 else 0.0), min(share + max(upper - estimate, 0.0), 1.0)
 
@@ -317,31 +294,19 @@ class NoiseEstimate(NoiseDisplay):
 
 # Profile likelihood interval of the share of wrong labels (Venzon and Moolgavkar 1988), robust to clusters.
 #
-# The profile of the share S is the largest likelihood that the hidden Markov model reaches for each value of S, with A,
-# k, the bursts and the shape of Q free. Its maximisers are also those of :math:`\ell(\theta) + c \log S(\theta)` above
-# the estimate and of :math:`\ell(\theta) + c \log(1 - S(\theta))` below it. EM finds them with c labels added, wrong
-# ones or right ones, spread like those that are expected. The interval holds the shares with :math:`2 (\hat\ell -
-# \ell(S)) \le \max(t^2_{n-1}, t^2_{G-1} D)`, for n rows and G clusters. D is the variance of the profile score, summed
-# over each cluster, divided by its variance under the model (Kent 1982; Chandler and Bate 2007). The quantile
-# :math:`t_{G-1}` is for few clusters (Cameron, Gelbach and Miller 2008). The likelihood is penalised by the prior of k
-# (Cole, Chu and Greenland 2014).
-#
-# Where wrong labels are shown, the ends come from the evidence of networks that read backwards. Given the label before,
-# a label depends on the features of its own and of later steps alone: :math:`p(y_t = j \mid y_{t-1} = i, x) \propto
-# A_{ij}\, p(y_t = j \mid x_t, x_{t+1}, \ldots)`, up to factors of j that A takes up. Evidence that has also seen
-# earlier features counts them twice, and the share is then estimated too low, by one to two points where features are
-# weak. Test, estimate and flags use the evidence of both directions (docs/decisions/012-share-interval.md).
-#
-# A bootstrap interval of S is degenerate where no label is wrong. This one is not: of n labels that are surely right it
-# says 0 to about 2 / n.
+# The profile of the share S is the largest likelihood that the hidden Markov model reaches for each value of S. Its
+# maximisers are also those of :math:`\ell(\theta) + c \log S(\theta)` above the estimate and of :math:`\ell(\theta) + c
+# \log(1 - S(\theta))` below it: EM with c labels added, wrong or right ones. The interval holds the shares with
+# :math:`2 (\hat\ell - \ell(S)) \le \max(t^2_{n-1}, t^2_{G-1} D)`, for n rows and G clusters, with the dispersion D of
+# the profile score over clusters (Kent 1982; Chandler and Bate 2007; few clusters: Cameron, Gelbach and Miller 2008).
+# Where wrong labels are shown, the ends come from the evidence of networks that read backwards: evidence that has also
+# seen earlier features counts them twice (docs/decisions/012-share-interval.md).
 
 CONFIDENCE = 0.95
 # docs/decisions/012-share-interval.md
 RESOLUTION = 0.003  # by hand, in probabilities: three wrong labels in a thousand cannot be told from none
 PROFILE_ITERATIONS = 40  # by hand: of EM at every point of the profile, from the fitted chain
-# The signed root has a mean in small samples (Barndorff-Nielsen 1986): shares are estimated too low, where A, k and the
-# shape of Q are fitted to the same labels. This is the mean, divided by the share.
-ROOT_MEAN = 1.0  # by hand
+ROOT_MEAN = 1.0  # by hand: mean of the signed root in small samples (Barndorff-Nielsen 1986), divided by the share
 # Added labels on either side, in units of one plus the binomial standard deviation of the number of wrong labels.
 ADDED_LABELS = (0.15, 0.4, 0.8, 1.5, 2.5, 5.0, 12.0)  # by hand
 
@@ -375,10 +340,6 @@ class ShareInterval(NamedTuple):
     p_value: float
     false_alarms: np.ndarray  # see `NoiseEstimate`
     estimate: float  # the share at which the likelihood is largest
-
-    def around(self, share: float) -> tuple[float, float]:
-        """Both ends of the interval around another estimate of the same share (`interval_around`)."""
-        return interval_around(share, self.estimate, self.lower, self.upper)
 
 
 def share_test(training: TrainingEvidence) -> ShareInterval:
@@ -442,8 +403,7 @@ def invert(profile: Profile, critical: float, mean: float = 0.0) -> tuple[float,
 def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float) -> float:
     """The critical value of the signed root: by the model, or by the spread between clusters where that is larger.
 
-    With fewer expected wrong labels than clusters, differences between clusters cannot be estimated, and matter little
-    compared with chance (docs/decisions/012-share-interval.md).
+    With fewer expected wrong labels than clusters, differences between clusters cannot be estimated.
     """
     tail = (1 + CONFIDENCE) / 2
     by_model = float(student.ppf(tail, max(profile.log_likelihood.shape[1] - 1, 1)))
@@ -456,8 +416,7 @@ def critical_root(profile: Profile, clusters: np.ndarray, expected_wrong: float)
 def dispersion(profile: Profile, cluster: np.ndarray) -> float:
     """Variance of the profile score, summed over clusters, divided by its variance under the model.
 
-    The score is a difference of log-likelihoods between two shares, one on either side of the estimate, whose signed
-    roots are closest to one.
+    The score is the difference of log-likelihoods of the shares on either side whose signed roots are closest to one.
     """
     roots, centre = profile.signed_roots(), len(profile.shares) // 2
     low = int(np.abs(roots[: centre + 1] + 1).argmin())
@@ -498,13 +457,10 @@ def profile_share(training: TrainingEvidence) -> Profile:
 
 @dataclass(frozen=True)
 class TiltedFamilies(Families):
-    """Families whose M-step counts some more labels: wrong ones where `added` is positive, right ones elsewhere.
-
-    Both are spread over annotators, moments and classes like the labels that are expected to be wrong, or right.
-    """
+    """Families whose M-step counts some more labels, spread like those that are expected to be wrong, or right."""
 
     free: Families
-    added: Tensor  # (members,)
+    added: Tensor  # (members,), wrong ones where positive, right ones elsewhere
 
     def fit_start(self, matrices: Tensor) -> Coefficients:
         return self.free.fit_start(matrices)
@@ -545,10 +501,8 @@ def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
 
 # Intervals that exclude zero if and only if the test of the same quantity rejects zero at 5 %.
 #
-# Bootstrap intervals and tests of a change can differ, so the lower end follows the test. Where the test does not
-# reject, the interval is widened to zero. Where it does and the bootstrap's interval still holds zero, the lower end is
-# the test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v, with the two-sided normal quantile :math:`z_p`
-# of the p-value (Miettinen 1976). Where annotators differ on a step, one of them is wrong, and no test is needed.
+# Where a test does not reject, the interval is widened to zero. Where it does and the bootstrap's interval still holds
+# zero, the lower end is the test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v (Miettinen 1976).
 
 
 def both_p(first: float, second: float) -> float:
@@ -584,7 +538,7 @@ def agree_change(change: Change, p_value: float) -> Change:
 def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvidence) -> NoiseEstimate:
     """The same estimate; its interval of the total share begins at zero where the test does not reject that.
 
-    Where annotators differ it begins no lower than the limit of Clopper and Pearson (1934) for the fewest wrong labels.
+    Where annotators differ it begins at the limit of Clopper and Pearson (1934) for the fewest wrong labels, or above.
     """
     least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - SURE)
     lower = max(estimate.total_lower if p_value < SURE else 0.0, least)

@@ -47,8 +47,7 @@ def refit(
 ) -> FittedChains:
     """Run EM for one chain per member, each within its family; without families Q is fixed at the identity.
 
-    `parameters` hold one starting chain for all members, or one for each. Chains that start without bursts of errors
-    keep none.
+    `parameters` hold one starting chain for all members, or one for each.
     """
     count = len(members.labels)
     # Workers of the context, if there are enough refits to pay for sending them the data.
@@ -97,11 +96,9 @@ def weighted_log_likelihood(fitted: FittedChains, members: Members) -> Tensor:
     return (fitted.log_likelihood.double() * members.weights).sum(1)
 
 
-# Cluster bootstrap of Q(t) (Efron and Tibshirani 1993; Davison and Hinkley 1997, section 3.8; Field and Welsh 2007).
-#
-# A replicate draws people with replacement, :math:`w^* \sim \mathrm{Multinomial}(G, 1/G)`, gives each row the weight of
-# its person, and refits the hidden Markov model by a few iterations of EM. The networks' evidence is held fixed. All
-# replicates are fitted as one fleet of chains.
+# Cluster bootstrap of Q(t) (Efron and Tibshirani 1993; Davison and Hinkley 1997, section 3.8; Field and Welsh 2007):
+# people are drawn with replacement, :math:`w^* \sim \mathrm{Multinomial}(G, 1/G)`, and the hidden Markov model is
+# refitted by a few iterations of EM, with the networks' evidence held fixed.
 
 # docs/decisions/014-bands.md
 BAND_REPLICATES, MIN_BAND_REPLICATES = 200, 100
@@ -120,10 +117,7 @@ class Replicates(NamedTuple):
 
 
 def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) -> Replicates:
-    """Refit Q to bootstrap samples of people, all replicates as one fleet of chains.
-
-    With several clocks the result is on their cells, and class counts are not smoothed.
-    """
+    """Refit Q to bootstrap samples of people, all as one fleet; with several clocks on their cells, not smoothed."""
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
     rough = chosen_family(data.n_classes, grid, training.families, training.period, UNDERSMOOTHING)
@@ -147,10 +141,7 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
 
 
 def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
-    """How often each row is drawn, (count, rows); all rows of a cluster are drawn together.
-
-    With a single cluster, or none known, rows are the units that are drawn.
-    """
+    """How often each row is drawn, (count, rows); all rows of a cluster together, where there are several clusters."""
     generator = np.random.default_rng([seed, 6])
     if clusters is not None:
         names, cluster_of_row = np.unique(clusters.numpy(), return_inverse=True)
@@ -196,7 +187,7 @@ def pool(training: TrainingEvidence, unpooled: Family, strength: float | None = 
 
 
 def weaker_pooling(families: Sequence[WeightedFamily]) -> float:
-    """Weaker pooling than the chosen one, so that shrinkage to the common Q biases an annotator's Q little."""
+    """Weaker pooling than the chosen one, so that shrinkage biases an annotator's Q little."""
     strengths = sorted((POOLING, *POOLING_STRENGTHS))
     return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER_POOLING, 0)]
 
@@ -223,10 +214,8 @@ def smooth(totals: np.ndarray, grid: np.ndarray, period: float | None = None) ->
     return (kernel / kernel.sum(1, keepdims=True)) @ totals
 
 
-# Parametric bootstrap: recorded labels simulated from a fitted hidden Markov model (Efron and Tibshirani 1993).
-#
-# True labels follow :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, conditioned on trusted labels by
-# backward messages. Recorded labels are drawn through Q(t), in bursts where the chain has them.
+# Parametric bootstrap: recorded labels simulated from a fitted hidden Markov model (Efron and Tibshirani 1993). True
+# labels follow :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`, given trusted labels.
 
 
 def simulate_labels(data: ChainData, parameters: ChainParameters, draws: int, seed: int) -> Tensor:
@@ -316,13 +305,10 @@ def _normalise(values: np.ndarray) -> np.ndarray:
     return (values + 1e-300) / (values + 1e-300).sum(-1, keepdims=True)
 
 
-# Likelihood-ratio tests of nested families of Q(t) by parametric bootstrap.
-#
-# The statistic is :math:`T = 2(\ell_1 - \ell_0)`. Its null distribution is not chi-squared: families are penalised and
-# EM is stopped early. It is simulated instead, by labels drawn from the fitted null (parametric bootstrap; McLachlan
-# 1987, Davison and Hinkley 1997, section 4.2). The p-value of B replicates is :math:`(1 + \#\{T_b \ge T\}) / (1 + B)`,
-# which is never zero (Phipson and Smyth 2010). Recorded and simulated labels go through the same iterations from the
-# same start, so that the remaining gap to convergence cancels.
+# Likelihood-ratio tests of nested families of Q(t) by parametric bootstrap (McLachlan 1987; Davison and Hinkley 1997,
+# section 4.2). The statistic :math:`T = 2(\ell_1 - \ell_0)` is not chi-squared under the null: families are penalised,
+# EM is stopped early. Recorded and simulated labels go through the same iterations from the same start. The p-value
+# :math:`(1 + \#\{T_b \ge T\}) / (1 + B)` of B replicates is never zero (Phipson and Smyth 2010).
 
 # docs/decisions/015-tests-of-change.md
 MIN_TEST_REPLICATES = 39  # where replicates are expensive; p-values can still fall below .05
@@ -330,11 +316,13 @@ OBSERVED_ITERATIONS = 30  # by hand: of EM for the null on the recorded labels
 INITIAL_ERROR_RATE = 0.2  # by hand: where EM starts under the alternative if the null has no errors
 
 
-class LikelihoodRatio(NamedTuple):
-    """The statistic of a likelihood-ratio test and its p-value."""
+class ChangeTest(NamedTuple):
+    """A test: its statistic, its p-value, its reference distribution and the units behind it."""
 
-    statistic: float
+    statistic: float  # NaN, like the p-value, where it cannot be told
     p_value: float
+    method: str = "bootstrap"  # one of `score_tests.METHODS`
+    n_units: int = 0  # people, or rows where people are not known
 
 
 def likelihood_ratio_test(
@@ -344,11 +332,10 @@ def likelihood_ratio_test(
     n_replicates: int,
     seed: int,
     min_replicates: int = MIN_TEST_REPLICATES,
-) -> LikelihoodRatio:
+) -> ChangeTest:
     """Parametric bootstrap test of a null family against an alternative; None is the null of no errors at all.
 
-    Under the null of no errors the exponent k of the evidence is held at its fitted value; otherwise k shrinks and
-    absorbs the noise. Simulated labels keep the evidence, the gaps and the trusted labels.
+    Under that null the exponent k of the evidence is held at its fitted value; otherwise it would absorb the noise.
     """
     training = training.for_bootstrap()
     n_replicates = affordable(training.data, alternative, 2 * REFIT_ITERATIONS, n_replicates, min_replicates)
@@ -372,7 +359,7 @@ def likelihood_ratio_test(
 
     observed = float(statistics(data, single)[0])
     simulated = statistics(*simulate_members(data, under_null, n_replicates, seed, rows))
-    return LikelihoodRatio(observed, p_value(observed, simulated))
+    return ChangeTest(observed, p_value(observed, simulated))
 
 
 def p_value(observed: float, replicates: np.ndarray) -> float:

@@ -20,6 +20,7 @@ from labeltide.chain.em import POOLING
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import expect, predictive_log_likelihood
 from labeltide.data.clusters import deal_units
+from labeltide.inference.annotators import cohen_kappas
 from labeltide.inference.bands import logit
 from labeltide.inference.bootstrap import pool, refit, simulate_members
 from labeltide.inference.conclusion import Diagnostic
@@ -81,11 +82,12 @@ def check_identifiability(training: TrainingEvidence) -> Diagnostic:
 
     A hidden Markov model is identifiable if its transition matrix has full rank and its emission distributions are
     linearly independent (Allman, Matias and Rhodes 2009). Without persistence, a class that the features do not
-    determine gives the same labels and features as noise: only the assumption that some steps are certain (anchor
-    points, Liu and Tao 2016) would separate them, and no data can test it.
+    determine gives the same labels and features as noise.
     """
-    data = training.data
-    persistence = label_persistence(data)
+    data, labels = training.data, training.data.labels[0].numpy()
+    before, after = labels[:, :-1], labels[:, 1:]
+    both = (before >= 0) & (after >= 0) & data.mask.numpy()[:, 1:, None]
+    persistence = _kappa(before[both], after[both], data.n_classes)
     several = bool(((data.labels[0] >= 0) & data.mask[..., None]).sum(-1).max() > 1)
     sentence = f"Beyond chance, {100 * max(persistence, 0):.0f} % of the labels repeat the one before"
     if persistence >= MIN_PERSISTENCE:
@@ -96,29 +98,17 @@ def check_identifiability(training: TrainingEvidence) -> Diagnostic:
     return Diagnostic("identifiability", True, sentence, "Give a second annotator or trusted labels.", denies=True)
 
 
-def label_persistence(data: ChainData) -> float:
-    """Cohen's kappa of consecutive labels of an annotator: 0 where a label says nothing about the next."""
-    labels = data.labels[0].numpy()
-    before, after = labels[:, :-1], labels[:, 1:]
-    both = (before >= 0) & (after >= 0) & data.mask.numpy()[:, 1:, None]
-    return _kappa(before[both], after[both], data.n_classes)
-
-
 def _kappa(first: np.ndarray, second: np.ndarray, n_classes: int) -> float:
     """Cohen's kappa of two arrays of codes; 0 where chance agreement is one."""
-    if not len(first):
-        return 0.0
-    shares = [np.bincount(codes, minlength=n_classes) / len(codes) for codes in (first, second)]
-    by_chance = float(shares[0] @ shares[1])
-    return float((np.mean(first == second) - by_chance) / (1 - by_chance)) if by_chance < 1 - 1e-9 else 0.0
+    kappa = cohen_kappas(np.stack([first, second], 1), n_classes)[0, 1]
+    return 0.0 if np.isnan(kappa) else float(kappa)
 
 
 def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     """Do the signals predict the labels, of all recordings together and of each?
 
-    A recording stands out where far fewer of its labels are predicted than in most others: a binomial test, corrected
-    for the number of recordings (Bonferroni). Its trials are runs of equal labels and predictions, because neighbours
-    repeat each other.
+    A recording stands out by a binomial test with Bonferroni's correction. Its trials are runs of equal labels and
+    predictions, because neighbours repeat each other.
     """
     data = training.data
     if data.evidence is None or is_trusted(data):
@@ -177,7 +167,7 @@ def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: lis
     contrast = contrasts[index]
     bad = contrast.change > MAX_BALANCE_CHANGE and contrast.z > CHANCE_Z
     moved = f"The share of true {class_names[index]!r} moves by {100 * contrast.change:.0f} points over the clock"
-    doubt = f"{moved}, most in tenth {contrast.highest + 1} of 10 and least in tenth {contrast.lowest + 1}."
+    doubt = f"{moved}: largest at {_span(contrast.highest)}, smallest at {_span(contrast.lowest)}."
     advice = "Part of a changing error rate may be the changing mix of classes. Compare error rates class by class."
     return _judge("class_balance", bad, f"{moved}, which is little or chance.", doubt, advice)
 
@@ -194,7 +184,7 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
     moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
-    doubt = f"{moved}: clearest in tenth {contrast.highest + 1} of 10, least clear in tenth {contrast.lowest + 1}."
+    doubt = f"{moved}: clearest at {_span(contrast.highest)}, least clear at {_span(contrast.lowest)}."
     advice = "The features may drift with the clock, which can be taken for changing noise. Add the clock to them."
     return _judge("drift", bad, f"{moved}, which is little or chance.", doubt, advice)
 
@@ -208,9 +198,8 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
     count = counts[part, index]
     sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
-    where = f"in tenth {shown[part] + 1} of 10 of the clock"
     amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
-    doubt = f"True {class_names[index]!r} has {amount} {where}."
+    doubt = f"True {class_names[index]!r} has {amount} at {_span(shown[part])}."
     advice = "Read that part of its curve only together with its band."
     return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
 
@@ -218,8 +207,7 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
 def check_folds(training: TrainingEvidence) -> Diagnostic:
     """Do the networks of the folds agree on the error rate? One-way analysis of variance (F test, Fisher 1925).
 
-    Each fold is cut into parts, of whole clusters, and the error rate of each part is estimated. If the networks agree,
-    rates differ between folds no more than within them.
+    Each fold is cut into parts, of whole clusters, whose error rates show how much chance explains.
     """
     folds, clusters = training.folds[0].numpy(), _clusters(training)
     part, counts = np.empty(len(folds), dtype=np.int64), list[int]()  # of each row; parts of each fold
@@ -231,7 +219,13 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
             of_rows = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
         part[rows] = sum(counts) + of_rows
         counts.append(int(of_rows.max()) + 1)
-    rates = np.split(_error_rates(training, part, sum(counts)), np.cumsum(counts)[:-1])
+    # The error rate of each part, from a constant Q fitted to it.
+    data, members = training.data, same_data(torch.from_numpy(part == np.arange(sum(counts))[:, None]).float())
+    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
+    fitted = refit(data, members, [static] * sum(counts), training.parameters).parameters
+    labels = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
+    wrong = 1 - np.trace(labels, axis1=1, axis2=2) / labels.sum((1, 2)).clip(1e-12)
+    rates = np.split(wrong, np.cumsum(counts)[:-1])
     fold_rates = np.array([of_fold.mean() for of_fold in rates])
     summary = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
     if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
@@ -250,9 +244,8 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     """Are annotators' errors independent given the truth? Predictive check (Gelman, Meng and Stern 1996).
 
-    The leave-one-annotator-out predictive log-likelihood of the recorded labels is compared with that of labels
-    simulated from the fitted chain, whose annotators err independently. It is lower where annotators err together, or
-    where they part on steps between classes.
+    The leave-one-annotator-out predictive log-likelihood is lower than that of labels simulated from the fitted chain
+    where annotators err together, or where they part on steps between classes.
     """
     data, chain = training.data, training.parameters
     several = (((data.labels[0] >= 0) & data.mask[..., None]).any(1).sum(-1) > 1)[None]  # (1, rows)
@@ -276,21 +269,10 @@ def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     return (_judge("together", bad, f"{sentence}, which chance explains.", doubt, advice),)
 
 
-def _error_rates(training: TrainingEvidence, part: np.ndarray, count: int) -> np.ndarray:
-    """Error rate in each of several parts of the rows, from a constant Q fitted to that part."""
-    data = training.data
-    members = same_data(torch.from_numpy(part == np.arange(count)[:, None]).float())
-    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
-    fitted = refit(data, members, [static] * count, training.parameters).parameters
-    counts = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
-    return np.asarray(1 - np.trace(counts, axis1=1, axis2=2) / counts.sum((1, 2)).clip(1e-12))
-
-
 def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first: bool = False) -> ClockContrast:
     """The largest difference of the mean of (rows, steps) values between tenths of the clock.
 
-    Standard errors are robust to correlation within clusters, or within rows where no clusters are known: sums over
-    one are the units (Liang and Zeger 1986). Few clusters are judged by Student's t (Cameron and Miller 2015).
+    Standard errors are cluster-robust (Liang and Zeger 1986); few clusters by Student's t (Cameron and Miller 2015).
     """
     clusters, tenth = _clusters(training), np.where(training.data.mask.numpy(), _tenths(training.data), -1)
     units = np.arange(len(tenth)) if clusters is None else clusters
@@ -324,20 +306,18 @@ def _clusters(training: TrainingEvidence) -> np.ndarray | None:
     return clusters if len(names) > 1 else None
 
 
+def _span(tenth: int) -> str:
+    return f"{10 * tenth} to {10 * tenth + 10} % of the clock"
+
+
 def _tenths(data: ChainData) -> np.ndarray:
     """The tenth of the clock of every step: (rows, steps)."""
     return np.minimum(data.grid_index().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
 
 
-# Checks of what identifies the noise. Where one of them fails, the share of wrong labels cannot be estimated.
-#
-# - Information: features and neighbouring labels must say something about the recorded labels. Labels drawn by coin
-#   flips are explained as well by their frequencies, and then every Q fits.
-# - Right more often than not: the true classes are named by the labels that are recorded most often for them
-#   (diagonally dominant Q). Two classes with 70 % wrong labels fit as well as 30 % with the names exchanged, so no data
-#   can show that the assumption fails; an estimate close to its edge shows that it may.
-# - Confounding with the clock: where every class has its moments by protocol, networks learn the moments, and a class
-#   that is hard to see cannot be told from one that is mislabelled.
+# Checks of what identifies the noise. Where one of them fails, the share of wrong labels cannot be estimated. The true
+# classes are named by the labels that are recorded most often for them (diagonally dominant Q). No data can show that
+# this fails: two classes with 70 % wrong labels fit as well as 30 % with the names exchanged.
 
 # Each threshold separates sound from misleading studies; its value in the gap between them is by hand
 # (docs/decisions/016-when-nothing-can-be-told.md).
@@ -353,8 +333,7 @@ TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
 def check_information(training: TrainingEvidence, expected: Expected) -> Diagnostic:
     """Is the fitted model likelier than label frequencies? Likelihood ratio of non-nested models (Vuong 1989).
 
-    The gain in log-likelihood over frequencies at the same tenth of the clock, less the number of parameters of the
-    chain (Akaike 1974), is counted in standard errors of clusters.
+    The gain, less the number of parameters of the chain (Akaike 1974), is counted in standard errors of clusters.
     """
     gain = expected.log_likelihood[0].double().numpy() - frequency_log_likelihood(training.data)
     units = np.arange(len(gain)) if training.clusters is None else training.clusters.numpy()
@@ -419,10 +398,7 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
 
 
 def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
-    """Shares of labels that are told by the clock, by the networks, and by the most common label, each held out.
-
-    The clock tells the label that is most frequent at the same moment in other clusters.
-    """
+    """Shares of labels that other clusters at the same moment, the networks and the most common label predict."""
     data = training.data
     labels, index, k = data.labels[0].numpy(), data.grid_index().numpy(), data.n_classes
     clusters = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()

@@ -59,11 +59,9 @@ def conclude(audit: Mapping[str, Any]) -> Conclusion:
 
 
 def conclude_noise(p_value: float, checks: Sequence[Diagnostic]) -> Finding:
-    """Whether labels are wrong.
+    """Whether labels are wrong, from the p-value of the null hypothesis that none is (NaN: not known) and the checks.
 
-    The p-value is of the null hypothesis that none is; NaN where that or the share could not be estimated. A check that
-    denies finds nothing to identify wrong labels by, whatever the test says. Where the test finds nothing, labels that
-    do not fit their signals still leave it open.
+    A check that denies overrides the test. If it finds nothing, labels that do not fit their signals leave it open.
     """
     warned = [check for check in checks if check.is_warning]
     denied = [check.sentence for check in warned if check.denies]
@@ -152,8 +150,8 @@ def find_support(
 ) -> Support:
     """Count neighbours and other annotators, and look up the features' label, for flagged labels only.
 
-    Labels and flags have shape (n, steps, annotators), suggested codes (n, steps), probabilities from the features
-    alone (n, steps, classes), and error rates (n, steps), or (n, steps, annotators) where each has their own Q.
+    Shapes: labels and flags (n, steps, annotators), suggested codes (n, steps), signal (n, steps, classes), wrong
+    (n, steps[, annotators]).
     """
     row, step, annotator = np.nonzero(flagged)
     other = suggested[row, step]
@@ -188,7 +186,7 @@ def _sentence(names: Sequence[str], label: Support) -> str:
         return NO_OTHER_LIKELIER
     was, other = names[int(label.recorded)], names[int(label.suggested)]
     supporters = []
-    if 2 * label.agreeing > label.neighbours:
+    if neighbours := 2 * label.agreeing > label.neighbours:
         supporters.append(f"{label.agreeing} of {label.neighbours} neighbours")
     if label.others:
         supporters.append(f"{label.others} other annotator{'s' if label.others > 1 else ''}")
@@ -197,7 +195,7 @@ def _sentence(names: Sequence[str], label: Support) -> str:
     share = f"at this time {100 * label.wrong:.0f} % of labels are wrong"
     if not supporters:
         return f"recorded {was}, but {other} is more likely from all around it; {share}"
-    says = "says" if len(supporters) == 1 and not supporters[0][0].isdigit() else "say"
+    says = "say" if neighbours or len(supporters) > 1 or label.others > 1 else "says"
     *first, last = supporters
     together = f"{', '.join(first)} and {last}" if first else last
     return f"recorded {was}, but {together} {says} {other}; {share}"

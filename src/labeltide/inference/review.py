@@ -87,6 +87,21 @@ class ReviewSample(ShortRepr):
         """The smallest inclusion probability of any label in each draw: shape (draws,)."""
         return self._included(self.least, np.arange(len(self.least)))
 
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """The share of each draw in the estimate: shape (draws,)."""
+        return np.bincount(self.draws, minlength=len(self.least)) / len(self)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weight of each item: its own draw's, and the share of all later draws, which count it as found."""
+        return self.shares[self.draws] / self.inclusion + (1 - self.shares.cumsum())[self.draws]
+
+    @property
+    def largest_weight(self) -> float:
+        """The largest weight that any label can have."""
+        return float(np.max(self.shares / self.smallest + 1 - self.shares.cumsum()))
+
     def _included(self, sizes: np.ndarray, draws: np.ndarray) -> np.ndarray:
         found = np.empty(len(sizes))
         for draw in range(len(self.least)):
@@ -220,31 +235,27 @@ class CheckedRates(ShortRepr):
 
 @dataclass(frozen=True)
 class Review:
-    """A reviewed sample together with what is known of all labels."""
+    """A reviewed sample together with the model's probabilities, of all labels or of those of one group."""
 
-    probabilities: np.ndarray  # (labels,), NaN where nothing was recorded
-    reviewed: Reviewed
+    probabilities: np.ndarray  # (labels,), NaN where nothing was recorded and outside the group
     sample: ReviewSample
-    clusters: np.ndarray | None  # (labels,)
-    largest_weight: float
+    answers: np.ndarray  # float (items,), one where the label is wrong
+    clusters: np.ndarray | None = None  # (labels,)
 
-    def part(self, inside: np.ndarray) -> tuple[Reviewed, Population]:
-        """The reviewed labels and the population of a group: bool array of shape (labels,)."""
-        inside = inside & np.isfinite(self.probabilities)
-        predicted = self.probabilities[inside]
-        population = Population(int(inside.sum()), float(predicted.sum()))
-        if self.clusters is not None:
-            codes, n = self.clusters[inside], self.clusters.max() + 1
-            population = population._replace(
-                cluster_sizes=np.bincount(codes, minlength=n), cluster_predicted=np.bincount(codes, predicted, n)
-            )
-        return self.reviewed.take(inside[self.sample.items]), population
+    @cached_property
+    def known(self) -> np.ndarray:
+        """The model's probabilities of the labels of the group: shape (labels of the group,)."""
+        return self.probabilities[np.isfinite(self.probabilities)]
 
-    def count(self, part: Reviewed, population: Population, estimate: Estimate, level: float) -> EffectiveCount:
-        """The effective count behind the estimate of a group."""
-        n = len(part.wrong)
-        worst = max(self.largest_weight * n / population.size, 1.0)
-        return effective_count(estimate, n, int(part.wrong.sum()), worst, level)
+    @cached_property
+    def inside(self) -> np.ndarray:
+        """Whether each item is in the group: shape (items,)."""
+        return np.isfinite(self.probabilities[self.sample.items])
+
+    @cached_property
+    def wrong(self) -> np.ndarray:
+        """The answers on the items of the group."""
+        return self.answers[self.inside]
 
 
 def checked_rate(
@@ -297,7 +308,6 @@ def checked_rate(
     """
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(audit_or_probabilities, sample, wrong, clusters)
-    everything = np.ones(review.probabilities.size, dtype=bool)
     if by is not None and not isinstance(by, Mapping):
         names = [by] if isinstance(by, str) else by
         by = {name: _audit_groups(audit_or_probabilities, name, sample.shape) for name in names}
@@ -305,10 +315,14 @@ def checked_rate(
     for name, of in (by or {}).items():
         values = broadcast(f"The groups {name!r}", of, sample.shape).ravel()
         groups[name] = [
-            _rate(review, values == value, level, value.item() if isinstance(value, np.generic) else value)
+            _rate(
+                replace(review, probabilities=np.where(values == value, review.probabilities, np.nan)),
+                level,
+                value.item() if isinstance(value, np.generic) else value,
+            )
             for value in np.unique(values[np.isfinite(review.probabilities)])
         ]
-    return CheckedRates(_rate(review, everything, level), groups, level)
+    return CheckedRates(_rate(review, level), groups, level)
 
 
 def _audit_groups(audit: Any, name: str, shape: tuple[int, ...]) -> ArrayLike:
@@ -329,8 +343,7 @@ def read_review(
     """Check a reviewed sample and join it with the model's probabilities of all labels."""
     probabilities = wrong_probabilities(source)
     _check_same_labels(sample, probabilities.shape)
-    predicted = probabilities.ravel()[sample.items]
-    if np.isnan(predicted).any():
+    if np.isnan(probabilities.ravel()[sample.items]).any():
         raise ValueError("Every label of the sample must have a probability. Some are NaN: was the audit another one?")
     codes = None  # the cluster of each label
     if clusters is not None:
@@ -345,29 +358,24 @@ def read_review(
             f"wrong must be {len(sample)} times True or False, one for each label of the sample. Got {answers.dtype} "
             f"of shape {answers.shape}. For a review that ended early pass sample.first(n)."
         )
-    shares = np.bincount(sample.draws, minlength=len(sample.least)) / len(sample)
-    of_items = None if codes is None else codes[sample.items]
-    reviewed = Reviewed(answers.astype(float), predicted, sample.inclusion, sample.draws, shares, of_items)
-    largest = float(np.max(shares / sample.smallest + 1 - shares.cumsum()))
-    return Review(probabilities.ravel(), reviewed, sample, codes, largest)
+    return Review(probabilities.ravel(), sample, answers.astype(float), codes)
 
 
-def _rate(review: Review, inside: np.ndarray, level: float, group: Hashable = None) -> CheckedRate:
-    part, population = review.part(inside)
-    n, found, model = len(part.wrong), int(part.wrong.sum()), population.predicted / population.size
+def _rate(review: Review, level: float, group: Hashable = None) -> CheckedRate:
+    size, n, found = len(review.known), len(review.wrong), int(review.wrong.sum())
+    model = float(review.known.sum()) / size
     if n == 0:
-        return CheckedRate(group, np.nan, 0.0, 1.0, 0.0, 1.0, model, 0.0, population.size, 0, 0)
-    share, counts = found / n, (population.size, n, found)
-    if n == population.size and review.clusters is None:  # nothing is left to estimate
+        return CheckedRate(group, np.nan, 0.0, 1.0, 0.0, 1.0, model, 0.0, size, 0, 0)
+    share, counts = found / n, (size, n, found)
+    if n == size and review.clusters is None:  # nothing is left to estimate
         return CheckedRate(group, share, share, share, share, share, model, 0.0, *counts)
-    estimate = estimate_rate(part, population)
-    lower, upper = clopper_pearson(review.count(part, population, estimate, level), level)
+    estimate = estimate_rate(review)
+    lower, upper = clopper_pearson(effective_count(estimate, review, level), level)
     always = np.nan, np.nan
     if review.clusters is None:
-        always = confidence_sequence(review, inside, level)
+        always = confidence_sequence(review, level)
     else:  # more people add to the uncertainty about the labels of these
-        alone = replace(review, clusters=None, reviewed=replace(review.reviewed, clusters=None))
-        these = _rate(alone, inside, level)
+        these = _rate(replace(review, clusters=None), level)
         lower, upper = min(lower, these.lower), max(upper, these.upper)
     rate = min(max(estimate.rate, 0.0), 1.0)
     return CheckedRate(group, rate, lower, upper, *always, model, estimate.weight, *counts)
@@ -398,11 +406,7 @@ class RemainingRate:
     count: EffectiveCount  # the simple random sample that would say as much about labels after automatic correction
 
     def predict_bound(self, more: ArrayLike) -> np.ndarray:
-        """The bound to expect after this many more items.
-
-        Further items are expected to be wrong at the rate found so far, shrunk towards that of the model where that is
-        lower: a few items say little about hundreds.
-        """
+        """The bound to expect after this many more items, at the rate found so far, drawn to that of the model."""
         reviewed = self.n_reviewed + np.atleast_1d(np.asarray(more, dtype=float))
         inside = reviewed < self.n_labels
         share, now = reviewed[inside] / self.n_labels, self.n_reviewed / self.n_labels
@@ -433,38 +437,30 @@ def remaining_rate(
 ) -> RemainingRate:
     r"""Bound the share of labels that are still wrong after correction.
 
-    Reviewed labels are taken as right from now on. All others stand as the automatic correction leaves them:
-    :math:`z_i = 1` where that is wrong. The sample estimates :math:`\sum_U z_i` as `checked_rate` does. The
-    bound is its one-sided Clopper-Pearson limit less the :math:`z_i` that the review found. Where the review found
-    none, it holds whatever the model says: K wrong labels are all missed with probability about
-    :math:`(1 - \min_i \pi_i)^K` at most.
+    Reviewed labels are taken as right from now on, all others as the automatic correction leaves them. The bound is the
+    one-sided Clopper-Pearson limit of the share that it leaves wrong, less what the review found.
 
     Parameters
     ----------
-    probabilities : array of shape (labels,), (n, steps) or (n, steps, annotators)
-        The model's probability that each label is wrong after automatic correction.
-    sample : ReviewSample
+    probabilities : the model's probability that each label is wrong after automatic correction
     wrong_after : bool array of shape (items,)
         For each reviewed label: would it be wrong after automatic correction, had nobody reviewed it?
-    level : float
     """
     _validation.check_number("level", level, 0.5, 0.9999)
     review = read_review(probabilities, sample, wrong_after)
-    everything = np.ones(review.probabilities.size, dtype=bool)
-    part, population = review.part(everything)
-    estimate = estimate_rate(part, population)
-    count = review.count(part, population, estimate, 2 * level - 1)
-    found = float(part.wrong.sum()) / population.size
-    unreviewed = len(sample) < population.size
+    estimate, size = estimate_rate(review), len(review.known)
+    count = effective_count(estimate, review, 2 * level - 1)
+    found = float(review.wrong.sum()) / size
+    unreviewed = len(sample) < size
     return RemainingRate(
         rate=max(estimate.rate - found, 0.0) * unreviewed,
         bound=max(upper_limit(count, level) - found, 0.0) * unreviewed,
-        anytime_bound=max(confidence_sequence(review, everything, level)[1] - found, 0.0) * unreviewed,
-        model_rate=population.predicted / population.size,
+        anytime_bound=max(confidence_sequence(review, level)[1] - found, 0.0) * unreviewed,
+        model_rate=float(review.known.sum()) / size,
         level=level,
-        n_labels=population.size,
+        n_labels=size,
         n_reviewed=len(sample),
-        n_found=int(part.wrong.sum()),
+        n_found=int(review.wrong.sum()),
         count=count,
     )
 
@@ -478,47 +474,9 @@ def remaining_rate(
 #    + \frac{\sum_{i \in S} w_i (y_i - \lambda p_i)}{\sum_{i \in S} w_i}.
 #
 # U are all N labels, S the reviewed ones, :math:`y_i` is one where a label is wrong, :math:`p_i` the model's
-# probability of that, and :math:`w_i = 1 / \pi_i`. Weighted sums are unbiased whatever the model says (Horvitz and
-# Thompson 1952). The sum of the weights takes the place of N, so that the shares of wrong and of right labels add up to
-# one (Hájek 1971). The model changes the width of the interval alone.
-#
-# Later draws come from the labels that are left. Draw k estimates the total by what was found before plus the weighted
-# sum of its own labels (Des Raj 1956). Given the earlier draws that is unbiased. The errors of draws are therefore
-# uncorrelated, and a draw may depend on earlier answers (Zrnic and Candès 2024). The estimate is the mean of the draws,
-# weighted by their sizes.
-
-
-@dataclass(frozen=True)
-class Reviewed:
-    """Reviewed labels of one population or of one group of it."""
-
-    wrong: np.ndarray  # float (items,), one where the label is wrong
-    predicted: np.ndarray  # (items,), the model's probability that the label is wrong
-    inclusion: np.ndarray  # (items,), probability of being drawn, given the draws before
-    draws: np.ndarray  # int (items,), number of the draw
-    shares: np.ndarray  # (draws,), share of each draw in the estimate
-    clusters: np.ndarray | None = None  # int (items,)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """The weight of each item: its own draw's, and the share of all later draws, which count it as found."""
-        later = 1 - self.shares.cumsum()
-        return self.shares[self.draws] / self.inclusion + later[self.draws]
-
-    def take(self, where: np.ndarray) -> Reviewed:
-        """Some of the items."""
-        wrong, predicted, inclusion = self.wrong[where], self.predicted[where], self.inclusion[where]
-        clusters = None if self.clusters is None else self.clusters[where]
-        return Reviewed(wrong, predicted, inclusion, self.draws[where], self.shares, clusters)
-
-
-class Population(NamedTuple):
-    """What is known of all labels, reviewed or not."""
-
-    size: int
-    predicted: float  # sum of the model's probabilities
-    cluster_sizes: np.ndarray | None = None  # (clusters,)
-    cluster_predicted: np.ndarray | None = None  # (clusters,)
+# probability of that, and :math:`w_i = 1 / \pi_i` (Horvitz and Thompson 1952; divided by their sum: Hájek 1971). Draw k
+# estimates the total by what was found before plus the weighted sum of its own labels (Des Raj 1956), which is unbiased
+# given the earlier draws (Zrnic and Candès 2024). The estimate is the mean of the draws, weighted by their sizes.
 
 
 class Estimate(NamedTuple):
@@ -528,53 +486,49 @@ class Estimate(NamedTuple):
     degrees: float  # of freedom
 
 
-def estimate_rate(reviewed: Reviewed, population: Population) -> Estimate:
-    """The difference estimate of the share of wrong labels with its design-based or cluster-robust variance."""
-    weights = reviewed.weights
-    wrong, predicted = (float(np.average(v, weights=weights)) for v in (reviewed.wrong, reviewed.predicted))
-    sizes, expected = population.cluster_sizes, population.cluster_predicted
-    n_clusters = 0 if sizes is None else np.count_nonzero(sizes)
-    if sizes is None or n_clusters < 2:
-        wrong_scores = design_scores(reviewed, reviewed.wrong - wrong) / weights.sum()
-        model_scores = design_scores(reviewed, reviewed.predicted - predicted) / weights.sum()
-        degrees = max(len(weights) - 1.0, 1.0)
+def estimate_rate(review: Review) -> Estimate:
+    r"""The difference estimate of the share of wrong labels with its design-based or cluster-robust variance.
+
+    The design-based variance is :math:`\frac{n}{n - 1} \sum_S (1 - \pi_i) (e_i / \pi_i)^2` for residuals e whose
+    weighted sum is zero: the approximation of Hájek (1964), which needs no joint inclusion probabilities.
+    """
+    items, weights = review.sample.items[review.inside], review.sample.weights[review.inside]
+    of_wrong, of_model = review.wrong, review.probabilities[items]
+    wrong, predicted = (float(np.average(values, weights=weights)) for values in (of_wrong, of_model))
+    n, n_clusters = len(weights), 0
+    if review.clusters is not None:
+        of_labels, count = review.clusters[np.isfinite(review.probabilities)], review.clusters.max() + 1
+        sizes, expected = np.bincount(of_labels, minlength=count), np.bincount(of_labels, review.known, count)
+        n_clusters = int(np.count_nonzero(sizes))
+    if review.clusters is None or n_clusters < 2:
+        inclusion, draws = review.sample.inclusion[review.inside], review.sample.draws[review.inside]
+        scale = review.sample.shares[draws] * np.sqrt((1 - inclusion) * n / max(n - 1, 1))
+        wrong_scores = scale * (of_wrong - wrong) / inclusion / weights.sum()
+        model_scores = scale * (of_model - predicted) / inclusion / weights.sum()
+        degrees = max(n - 1.0, 1.0)
     else:  # scores of whole clusters, whose squares add up to a cluster-robust variance
-        assert reviewed.clusters is not None
-        assert expected is not None
-        total = partial(np.bincount, reviewed.clusters, minlength=len(sizes))  # sums of weights by cluster
+        total = partial(np.bincount, review.clusters[items], minlength=len(sizes))  # sums of weights by cluster
         counted = total(weights)  # (clusters,)
 
         def centred(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
             return (totals - totals.sum() * counts / counts.sum()) / counts.sum()
 
         scale = np.sqrt(n_clusters / (n_clusters - 1))
-        wrong_scores = scale * centred(total(weights * reviewed.wrong), counted)
-        model_scores = scale * (centred(total(weights * reviewed.predicted), counted) - centred(expected, sizes))
+        wrong_scores = scale * centred(total(weights * of_wrong), counted)
+        model_scores = scale * (centred(total(weights * of_model), counted) - centred(expected, sizes))
         # The number of equally large clusters that would say as much (Carter, Schnepel and Steigerwald 2017).
         n_effective = float(float(sizes.sum()) ** 2 / (sizes.astype(float) ** 2).sum())
         degrees = max(n_effective - 1, 1.0)
     weight, variance = tune_weight(wrong_scores, model_scores, degrees)
-    return Estimate(wrong + weight * (population.predicted / population.size - predicted), variance, weight, degrees)
-
-
-def design_scores(reviewed: Reviewed, residuals: np.ndarray) -> np.ndarray:
-    r"""Scores whose sum of squares estimates the variance of the weighted sum of residuals.
-
-    :math:`\hat V = \frac{n}{n - 1} \sum_S (1 - \pi_i) (e_i / \pi_i)^2` for residuals whose weighted sum is zero: the
-    approximation of Hájek (1964), which needs no joint inclusion probabilities. It holds for designs of high entropy,
-    and randomised systematic sampling is near one. Where a stratified order matters, it is too large.
-    """
-    n = len(residuals)
-    scale = np.sqrt((1 - reviewed.inclusion) * n / max(n - 1, 1))
-    return reviewed.shares[reviewed.draws] * scale * residuals / reviewed.inclusion
+    model = float(review.known.sum()) / len(review.known)
+    return Estimate(wrong + weight * (model - predicted), variance, weight, degrees)
 
 
 def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tuple[float, float]:
-    r"""The weight of the model between 0 and 1, and the variance with it.
+    r"""The weight of the model between 0 and 1, and the variance :math:`\lVert a - \lambda b \rVert^2` with it.
 
-    The variance is :math:`\lVert a - \lambda b \rVert^2` with scores a of the wrong labels and b of the model. Least
-    squares minimise it. The weight is shrunk by the factor 1 - 1/F with F its own F statistic, and is 0 for F < 1. One
-    degree of freedom is paid for it. A weight is used only where it makes the variance smaller.
+    Least squares minimise it for scores a of the wrong labels and b of the model. The weight is shrunk by the factor
+    1 - 1/F with F its own F statistic, and is used only where it makes the variance smaller.
     """
     plain = float(wrong @ wrong)
     information = float(predicted @ predicted)
@@ -589,13 +543,10 @@ def tune_weight(wrong: np.ndarray, predicted: np.ndarray, degrees: float) -> tup
     return (weight, variance) if variance < plain else (0.0, plain)
 
 
-# Intervals of a small share from a weighted sample: Clopper and Pearson (1934) with an effective sample size.
-#
-# As Korn and Graubard (1998): the effective size is :math:`\tilde n = \hat\theta (1 - \hat\theta) / \hat V`, corrected
-# for the degrees of freedom of :math:`\hat V`, and the interval is that of :math:`\tilde n \hat\theta` wrong among
-# :math:`\tilde n`. Where few wrong labels were found, :math:`\hat V` says little. The design effect
-# :math:`n / \tilde n` is then drawn towards the largest that the design allows, that of wrong labels which all have
-# the smallest inclusion probability. With no wrong label found, the upper limit therefore holds for every model.
+# Intervals of a small share from a weighted sample: Clopper and Pearson (1934) with the effective sample size
+# :math:`\tilde n = \hat\theta (1 - \hat\theta) / \hat V` (Korn and Graubard 1998). Where few wrong labels were found,
+# :math:`\hat V` says little, and the design effect :math:`n / \tilde n` is drawn towards the largest that the design
+# allows. With no wrong label found, the upper limit therefore holds for every model.
 
 PRIOR_FOUND = 1.0  # by hand: wrong labels that the largest design effect counts for (docs/decisions/020-review.md)
 
@@ -607,19 +558,15 @@ class EffectiveCount(NamedTuple):
     size: float
 
 
-def effective_count(estimate: Estimate, n: int, found: int, worst: float, level: float) -> EffectiveCount:
+def effective_count(estimate: Estimate, review: Review, level: float) -> EffectiveCount:
     r"""The effective count behind an estimate.
 
     The design effect of the estimate is :math:`n \hat V / (\theta (1 - \theta)) \, (t / z)^2` with quantiles of
-    Student's t and the normal distribution. It is averaged with the largest design effect. The weights are
-    the number of wrong labels found (of right ones, if fewer) and `PRIOR_FOUND`.
-
-    Parameters
-    ----------
-    n, found : int, numbers of reviewed labels and of wrong ones among them
-    worst : float
-        The largest design effect: the largest weight divided by the mean weight.
+    Student's t and the normal distribution. It is averaged with the largest design effect, the largest weight divided
+    by the mean weight. Their weights are the number of wrong labels found (of right ones, if fewer) and `PRIOR_FOUND`.
     """
+    n, found = len(review.wrong), int(review.wrong.sum())
+    worst = max(review.sample.largest_weight * n / len(review.known), 1.0)
     share = min(max(estimate.rate, 0.0), 1.0)
     smoothed = (n * share + 0.5) / (n + 1)
     tail = 0.5 + level / 2
@@ -664,13 +611,12 @@ MAX_LOSS = 0.75  # by hand: of the capital in one bet
 BLOCK = 1000  # items at once
 
 
-def confidence_sequence(review: Review, inside: np.ndarray, level: float) -> tuple[float, float]:
-    """The interval of the share of wrong labels among those `inside` that holds at all sizes of the review at once."""
-    reviewed, sample = review.reviewed, review.sample
-    known = review.probabilities[inside & np.isfinite(review.probabilities)]
-    size, mean = len(known), float(known.mean())
-    in_group = inside[sample.items].astype(float)  # (items,)
-    wrong, predicted = reviewed.wrong * in_group, (reviewed.predicted - mean) * in_group
+def confidence_sequence(review: Review, level: float) -> tuple[float, float]:
+    """The interval of the share of wrong labels that holds at all sizes of the review at once."""
+    sample, known, size, mean = review.sample, review.known, len(review.known), float(review.known.mean())
+    in_group = review.inside.astype(float)  # (items,)
+    wrong = review.answers * in_group
+    predicted = np.where(review.inside, review.probabilities[sample.items] - mean, 0.0)
     weights = 1 / (size * sample.chances)
     largest = sample.left / (size * sample.least[sample.draws])
 
@@ -710,10 +656,7 @@ CLOCK_BINS = 10  # by hand: of the clock, within each of which Q is taken as con
 
 
 def wrong_probabilities(audit_or_probabilities: LabelAudit | ArrayLike) -> np.ndarray:
-    """The probability that each label is wrong: shape (labels,), (n, steps) or (n, steps, annotators).
-
-    NaN where nothing was recorded.
-    """
+    """The probability that each label is wrong, of 1, 2 or 3 axes; NaN where nothing was recorded."""
     quality = getattr(audit_or_probabilities, "quality", None)
     if quality is not None:
         return 1 - np.clip(quality, 0, 1)  # the posterior has rounding errors

@@ -24,7 +24,7 @@ from labeltide._clock import cells_of, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, same_data
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
 from labeltide.chain.passes import posteriors
-from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, likelihood_ratio_test, p_value, refit
+from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, ChangeTest, likelihood_ratio_test, p_value, refit
 
 # docs/decisions/015-tests-of-change.md
 N_FUNCTIONS = 4  # by hand: smooth functions of the clock along which a change is looked for
@@ -67,10 +67,7 @@ class NullFit(NamedTuple):
         return self.posterior[..., i] * ((labels == j).sum(-1) - predicted)
 
     def weights(self, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Complete-data information of the logits: a block diag(d) - r r' for each point and true class.
-
-        The results d and r have shape (points, true, others).
-        """
+        """Complete-data information of the logits: a block diag(d) - r r' for each point and true class; d and r."""
         n_points, n_classes = self.noise.shape[1:3]
         off = ~np.eye(n_classes, dtype=bool)
         probs = self.noise[group][:, off].reshape(-1, n_classes, n_classes - 1)  # (points, true, others)
@@ -140,8 +137,7 @@ def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
 def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None, kind: str = "spline") -> np.ndarray:
     """The smoothest functions of a clock, uncorrelated over the labels: (moments, functions).
 
-    The Demmler-Reinsch basis of a smooth shape (Demmler and Reinsch 1975) without the constant; each has mean zero and
-    variance one under the weights of the moments. The first is close to a straight line, or to a wave of one period.
+    The Demmler-Reinsch basis of a smooth shape (Demmler and Reinsch 1975) without the constant.
     """
     shape, share = SMOOTH_SHAPES.get(kind, spline_shape)(axis, 1.0, period), weights / weights.sum()
     centred = shape.basis - share @ shape.basis
@@ -153,15 +149,38 @@ def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None
     return functions
 
 
-class Alternative(NamedTuple):
-    """The change that is tested: functions of a clock times entries of Q that follow them together, of some groups."""
+class Directions(NamedTuple):
+    """Ways in which the logits of Q move: functions of a clock times entries of Q that follow them together."""
 
-    functions: np.ndarray  # (moments, functions)
-    shares: np.ndarray  # (entries, shares), 1 where an entry belongs to a share
     groups: list[int]  # annotators, or 0 where all share one Q
+    functions: np.ndarray  # (moments, functions), or (points, functions) in both methods
+    shares: np.ndarray  # (entries, shares), 1 where an entry belongs to a share
+
+    def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
+        """Scores of units of rows: (units, functions * shares)."""
+        n_points = len(self.functions)
+        index = (unit[:, None] * n_points + fit.grid_index).ravel()
+        total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
+        for entry, of_entry in zip(fit.entries, self.shares, strict=True):
+            if of_entry.any():
+                residuals = sum(fit.residuals(group, entry) for group in self.groups)
+                at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
+                total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
+        return total.reshape(n_units, -1)
+
+    def moved(self, noise: np.ndarray) -> np.ndarray:
+        """Q moved by a step forth and back in each direction: (directions, 2, groups, points, classes, classes)."""
+        n_classes = noise.shape[-1]
+        shift = np.zeros((self.functions.shape[1], self.shares.shape[1], len(self.functions), n_classes, n_classes))
+        shift[..., ~np.eye(n_classes, dtype=bool)] = np.einsum("pk,es->kspe", self.functions, self.shares)
+        shift = STEP * shift.reshape(-1, 1, 1, *shift.shape[2:])  # (directions, 1, 1, points, classes, classes)
+        both = np.concatenate([shift, -shift], 1)  # (directions, 2, 1, ...)
+        moved = np.tile(noise, (len(both), 2, 1, 1, 1, 1))
+        moved[:, :, self.groups] *= np.exp(both)
+        return moved / moved.sum(-1, keepdims=True)
 
 
-def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Alternative:
+def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Directions:
     """What moves under the alternative and is held by the null; over several clocks, all entries over the one."""
     moves, free = (family.moving_shares() for family in (null, alternative))  # (entries, shares)
     tested: np.ndarray = np.asarray(free.any(1) & ~moves.any(1))
@@ -174,7 +193,7 @@ def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: 
     labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
     weights = np.bincount(moments.axis_index.ravel(), np.ravel(labelled), len(moments.axis))
     functions = smooth_functions(moments.axis, weights, moments.period, alternative.shape.kind)
-    return Alternative(functions, columns[:, columns.any(0)], groups)
+    return Directions(groups, functions, columns[:, columns.any(0)])
 
 
 class Statistic(NamedTuple):
@@ -188,7 +207,7 @@ class Statistic(NamedTuple):
     common: np.ndarray  # (shares, shares)
 
     @classmethod
-    def of(cls, fit: NullFit, change: Alternative) -> Statistic:
+    def of(cls, fit: NullFit, change: Directions) -> Statistic:
         """The statistic with the information of a fitted null."""
         n_classes = fit.posterior.shape[-1]
         by_class = change.shares.reshape(n_classes, n_classes - 1, -1)  # (true, others, shares)
@@ -211,14 +230,10 @@ class Statistic(NamedTuple):
         return np.asarray(each + np.einsum("...ks,st,...kt->...", total, self.common, total))
 
 
-# Permutations of the clock: rows that are exchangeable, and rotations of the windows of a person.
-#
-# Rows that are independent of each other are exchangeable: under the null hypothesis their moments can be permuted
-# without changing the distribution of the labels (Good 2005). Windows of one person are not, where a cause lasts for
-# several of them. Rotating a person's windows against their moments, each person by a random shift, keeps the order of
-# windows and with it their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window
-# then follows the last, so that the reference is approximate, and fails where causes last for much of the clock
-# (`lasting_causes`).
+# Permutations of the clock. Independent rows are exchangeable under the null hypothesis, so that their moments can be
+# permuted (Good 2005). Windows of one person are rotated against their moments, each person by a random shift, which
+# keeps their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window then follows the
+# last, so the reference is approximate, and fails where causes last for much of the clock (`lasting_causes`).
 
 # Cosine waves over the windows of a person that count as slow (docs/decisions/015-tests-of-change.md).
 SLOW_WAVES = 4  # by hand
@@ -266,7 +281,7 @@ def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.nd
     return rows[np.argsort(moment, kind="stable")]
 
 
-def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
+def step_residuals(fit: NullFit, change: Directions) -> np.ndarray:
     """Residuals of the tested entries, summed within each share: (rows, steps, groups * shares)."""
     columns = []
     for group in change.groups:
@@ -276,7 +291,7 @@ def step_residuals(fit: NullFit, change: Alternative) -> np.ndarray:
     return np.stack(columns, -1)
 
 
-def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Alternative) -> np.ndarray:
+def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Directions) -> np.ndarray:
     """The score (groups, functions, shares) if each step lay at the moment that `index` says."""
     of_moment = change.functions[index.ravel()]  # (rows * steps, functions)
     scores = of_moment.T @ residuals.reshape(len(of_moment), -1)
@@ -286,9 +301,7 @@ def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Alternati
 def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float:
     """Power of slow waves in the windows of people, over that of faster ones; about 1 for independent windows.
 
-    Waves are those of the discrete cosine transform of the residuals of windows, in their order. A change over the
-    clock moves all people alike. What counts here is how people differ from their mean, so that a change does not pass
-    for a cause that lasts.
+    Waves are those of the discrete cosine transform. A change moves all people alike, so only how they differ counts.
     """
     waves = [dct(residuals[rows].sum(1), axis=0, norm="ortho")[1:] for rows in people]  # (windows - 1, columns)
     slow = np.stack([of_person[:SLOW_WAVES] for of_person in waves])  # (people, waves, columns)
@@ -301,18 +314,15 @@ def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float
 
 # Sign flips of people's contributions to the score (Hemerik, Goeman and Finos 2020; Winkler and others 2014).
 #
-# People are independent of each other, whatever connects the windows of one. Under the null hypothesis the contribution
-# :math:`u_g` of each person to the score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as
-# :math:`\sum_g u_g`: exactly where contributions are symmetric, otherwise with growing number of people. Contributions
-# are effective scores: what the null's own coefficients explain is taken out of the design. Where one of several
-# annotators is tested it is taken out of the scores (`observed_scores`).
-#
-# The fit of the null makes the contributions of G people a little too small. Flipped sums are multiplied by
-# :math:`\sqrt{G / (G - 1)}`, as cluster-robust variances are (Cameron and Miller 2015).
+# People are independent of each other. Under the null hypothesis the contribution :math:`u_g` of each person to the
+# score has mean zero, and :math:`\sum_g s_g u_g` with random signs is distributed as :math:`\sum_g u_g`: exactly where
+# contributions are symmetric, otherwise with growing number of people. Contributions are effective scores: what the
+# null's own coefficients explain is taken out. Flipped sums are multiplied by :math:`\sqrt{G / (G - 1)}`, as
+# cluster-robust variances of G people are (Cameron and Miller 2015).
 
 
 def person_scores(
-    fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, person: np.ndarray
+    fit: NullFit, change: Directions, moments: ClockMoments, null: Family, person: np.ndarray
 ) -> np.ndarray:
     """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
     if null.held is not None and len(fit.noise) > 1:
@@ -331,7 +341,7 @@ def person_scores(
     return np.stack(parts, 1).reshape(people, len(parts), -1, change.shares.shape[1])
 
 
-def effective_design(fit: NullFit, change: Alternative, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
+def effective_design(fit: NullFit, change: Directions, moments: ClockMoments, null: Family, group: int) -> np.ndarray:
     r"""The design of the change less its projection on that of the null: (points, entries, functions * shares).
 
     :math:`X_1 - X_0 (X_0^\top V X_0 + S)^{-1} X_0^\top V X_1` with V the information of the logits and S the penalty.
@@ -358,8 +368,8 @@ def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Gener
 def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
     r"""p-value of the mean contribution of (people, groups, functions, shares), against how people differ.
 
-    For few people, whose flipped signs give few different sums. :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the
-    standardised contributions z of G people, with Box's correction (1954) for directions of unequal variance.
+    :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the standardised contributions z of G people, with Box's
+    correction (1954) for directions of unequal variance.
     """
     factor = np.linalg.cholesky(inverses)  # of (groups, shares, shares)
     contributions = np.einsum("pgks,gst->pgkt", scores, factor).reshape(len(scores), -1)
@@ -440,53 +450,17 @@ def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray],
 
 # Effective scores of one annotator among several, by the observed information (Louis 1982).
 #
-# The labels of all annotators inform the posterior of the true label, so that the score of one depends on the Q of the
-# others. The complete-data information knows nothing of this: there annotators are independent. Under the observed
-# information :math:`H = -\partial U / \partial \eta`, here by central differences of the score,
-#
-# .. math:: U^*_g = U_g - H_{\psi\eta} H_{\eta\eta}^{-1} S_g
-#
-# is to first order free of the error of the fitted null, for each person g: U are scores of the tested change, S those
-# of what the null fits. Without it, causes that annotators share pass for a change of one of them
-# (docs/decisions/015-tests-of-change.md).
+# All annotators inform the posterior of the true label, so that the score of one depends on the Q of the others. With
+# the observed information :math:`H = -\partial U / \partial \eta`, here by central differences of the score,
+# :math:`U^*_g = U_g - H_{\psi\eta} H_{\eta\eta}^{-1} S_g` is to first order free of the error of the fitted null, for
+# each person g: U are scores of the tested change, S those of what the null fits.
 
 STEP = 0.05  # of a logit, to both sides
 MAX_DIRECTIONS = 64  # of the null; above it the entries of Q move together
 RIDGE = 1.0  # by hand: added to the information of every direction, as `MIN_INFORMATION`
 
 
-class Directions(NamedTuple):
-    """Ways in which the logits of Q move: of an annotator, or of several at once, along functions of the clock."""
-
-    groups: list[int]
-    functions: np.ndarray  # (points, functions)
-    shares: np.ndarray  # (entries, shares)
-
-    def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
-        """Scores of units of rows: (units, functions * shares)."""
-        n_points = len(self.functions)
-        index = (unit[:, None] * n_points + fit.grid_index).ravel()
-        total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
-        for entry, of_entry in zip(fit.entries, self.shares, strict=True):
-            if of_entry.any():
-                residuals = sum(fit.residuals(group, entry) for group in self.groups)
-                at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
-                total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
-        return total.reshape(n_units, -1)
-
-    def moved(self, noise: np.ndarray) -> np.ndarray:
-        """Q moved by a step forth and back in each direction: (directions, 2, groups, points, classes, classes)."""
-        n_classes = noise.shape[-1]
-        shift = np.zeros((self.functions.shape[1], self.shares.shape[1], len(self.functions), n_classes, n_classes))
-        shift[..., ~np.eye(n_classes, dtype=bool)] = np.einsum("pk,es->kspe", self.functions, self.shares)
-        shift = STEP * shift.reshape(-1, 1, 1, *shift.shape[2:])  # (directions, 1, 1, points, classes, classes)
-        both = np.concatenate([shift, -shift], 1)  # (directions, 2, 1, ...)
-        moved = np.tile(noise, (len(both), 2, 1, 1, 1, 1))
-        moved[:, :, self.groups] *= np.exp(both)
-        return moved / moved.sum(-1, keepdims=True)
-
-
-def observed_scores(fit: NullFit, change: Alternative, moments: ClockMoments, person: np.ndarray) -> np.ndarray:
+def observed_scores(fit: NullFit, change: Directions, moments: ClockMoments, person: np.ndarray) -> np.ndarray:
     """The effective score of each person, of one annotator: (people, 1, functions, shares)."""
     tested = Directions(change.groups, change.functions[moments.of_point], change.shares)
     # The null fits the level of the annotator, and how all others move together, who may move.
@@ -520,15 +494,6 @@ MAX_LASTING = 1.75  # by hand
 ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
 
 
-class ChangeTest(NamedTuple):
-    """A test of change: its statistic, its p-value, its reference distribution and the units behind it."""
-
-    statistic: float  # NaN, like the p-value, where it cannot be told
-    p_value: float
-    method: str  # one of METHODS
-    n_units: int  # people, or rows where people are not known
-
-
 def change_test(
     training: TrainingEvidence,
     null: Family,
@@ -540,11 +505,8 @@ def change_test(
 ) -> ChangeTest:
     """Test whether the noise changes over a clock in the way that only the alternative allows.
 
-    Labels of one person share causes that the chain does not model: illness, equipment, difficulty. Such causes can
-    last for many windows. Labels drawn from the chain vary too little then, and shuffled windows lose what connects
-    them; by both a cause that lasts passes for a change. The reference distribution is therefore chosen by design
-    (`study_design`): a likelihood-ratio test by parametric bootstrap, or a score test by permuted moments or flipped
-    signs of people. Where no reference keeps its size, the p-value is NaN and the method is "none".
+    Labels of one person share causes that last, which must not pass for a change. The reference distribution is
+    therefore chosen by design (`study_design`); where none keeps its size, the p-value is NaN.
     """
     (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
     return test
@@ -577,7 +539,7 @@ def change_tests(
             units = np.flatnonzero(tested_labels(used, nulls[seed]).any(1))
             if used.clusters is not None:
                 units = np.unique(used.clusters.numpy()[units])
-            tests[seed] = ChangeTest(*test, "bootstrap", len(units))
+            tests[seed] = test._replace(n_units=len(units))
     return [tests[seed] for seed in nulls]
 
 

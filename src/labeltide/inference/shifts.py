@@ -462,9 +462,8 @@ def _better(gains: np.ndarray, tried: float) -> float:
 def _infer_lag(fit: np.ndarray, influence: np.ndarray, seed: int) -> tuple[tuple[int, int], float]:
     """Bootstrap interval of the best shift, as indices, and the p-value of "no shift fits better than none".
 
-    Both use the linearised fit. The interval gives clusters random weights. The p-value is the larger one of the
-    bootstrap's and of a max-t test that gives clusters random signs (wild bootstrap); shifts that fit far worse than
-    none are left out of its maximum (Andrews and Soares 2010).
+    Both use the linearised fit. The p-value is the larger one of the bootstrap's and of a max-t test by wild bootstrap;
+    shifts that fit far worse than none are left out of its maximum (Andrews and Soares 2010).
     """
     generator, n, zero = np.random.default_rng(seed), len(influence), len(fit) // 2
     weights = generator.multinomial(n, np.full(n, 1 / n), DRAWS) - 1.0

@@ -32,6 +32,7 @@ from labeltide.inference.bands import (
     ShareInterval,
     agree_change,
     estimate,
+    interval_around,
     presence_p,
     share_test,
     share_wrong,
@@ -134,10 +135,7 @@ def judge_temporality(
     n_replicates: int = TEST_REPLICATES,
     seed: int = 0,
 ) -> Temporality:
-    """Run all tests of one fitted chain; the effect sizes are those of the estimates with bands.
-
-    The test of "no label is wrong" is made here where its p-value is left out.
-    """
+    """Run all tests of one fitted chain, also that of "no label is wrong" where its p-value is left out."""
     if is_noisy_p is None:
         tested = judge_presence(training, n_replicates=min(n_replicates, PART_REPLICATES), seed=seed)
         is_noisy_p = presence_p(tested, estimate.total_p, training)
@@ -198,8 +196,7 @@ def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[Part
 def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
     """Model bursts of errors where the likelihood asks for them; otherwise simulated labels vary too little.
 
-    With one annotator the fit has made this choice by likelihood. With several it compares chains by
-    leave-one-annotator-out prediction, which may leave bursts out.
+    With several annotators the fit compares chains by leave-one-annotator-out prediction, which may leave bursts out.
     """
     data, chain = training.data, training.parameters
     if chain.matrices.shape[1] == 1 or (chain.bursts is not None and bool(chain.bursts.any())):
@@ -238,7 +235,7 @@ def estimate_clocks(
     cells = cells_of(training.grid, training.period)
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
     tested = tested or share_test(training)
-    lower, upper = tested.around(total)
+    lower, upper = interval_around(total, tested.estimate, tested.lower, tested.upper)
     found: dict[str, Any] = {
         "total": total,
         "total_lower": lower,

@@ -92,8 +92,7 @@ def make_app(session: Session, port: int, token: str | None = None) -> Guard:
         return view_item(session, position, check_reviewer(asked.get("reviewer")), context)
 
     def add_decision(asked: dict[str, Any]) -> dict[str, Any]:
-        item = decide(session, asked)
-        reviewer = check_reviewer(asked.get("reviewer"))
+        item, reviewer = decide(session, asked), check_reviewer(asked.get("reviewer"))
         return {"progress": session.progress(reviewer), **session.decisions_on(item, reviewer)}
 
     def undo(asked: dict[str, Any]) -> dict[str, Any]:
@@ -183,23 +182,29 @@ class Guard:
         if scope["type"] != "http":  # a web socket, which our page never opens: refused with 403
             await send({"type": "websocket.close", "code": 1008})
             return
+        from starlette.datastructures import MutableHeaders
+        from starlette.responses import HTMLResponse, JSONResponse
+
+        async def refuse(status: int, sentence: str) -> None:
+            await JSONResponse({"error": sentence}, status, HEADERS)(scope, receive, send)
+
         refusal = self.refuse(scope)
         if refusal is not None:
-            await _answer(send, *refusal)
+            await refuse(*refusal)
             return
         parts = unquote(scope["path"]).split("/")[1:]
         if parts[0] == ENTRY:
             self.once = None
             cookie = {"set-cookie": f"{self.cookie}; Path=/; HttpOnly; SameSite=Strict"}
-            await _answer(send, 200, ENTRY_PAGE, cookie | {"content-type": "text/html"})
+            await HTMLResponse(ENTRY_PAGE, headers=HEADERS | cookie)(scope, receive, send)
             return
         try:
             body = await asyncio.wait_for(_read_body(receive), BODY_SECONDS) if scope["method"] == "POST" else b""
         except TimeoutError:
-            await _answer(send, 408, "The request did not arrive in time. Try again.")
+            await refuse(408, "The request did not arrive in time. Try again.")
             return
         if body is None:
-            await _answer(send, 413, f"A request must have at most {MAX_BODY} bytes. Shorten the comment.")
+            await refuse(413, f"A request must have at most {MAX_BODY} bytes. Shorten the comment.")
             return
         below = {**scope, "root_path": f"/{self.token}" if _is_equal(parts[0], self.token) else ""}
 
@@ -208,7 +213,7 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *_encoded(HEADERS)]
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         try:
@@ -262,19 +267,6 @@ async def _read_body(receive: Receive) -> bytes | None:
             return None
         if not message.get("more_body"):
             return b"".join(parts)
-
-
-async def _answer(send: Send, status: int, text: str, more: Mapping[str, str] | None = None) -> None:
-    """Answer with an error as JSON or, where more headers are given, with the text itself."""
-    body = (json.dumps({"error": text}) if more is None else text).encode()
-    more = more or {"content-type": "application/json"}
-    headers = _encoded({**HEADERS, **more, "content-length": str(len(body))})
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 # What the page asks to be kept: checked, and turned into a decision.

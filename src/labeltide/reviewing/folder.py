@@ -101,33 +101,20 @@ NAMES = ("recorded", "suggested", "corrected")
 
 @dataclass(frozen=True)
 class Lines:
-    """One entry for every line of labels.parquet.
+    """One entry for every line of labels.parquet: arrays of shape (lines,), and names."""
 
-    Attributes
-    ----------
-    path : the file; texts are read from it when they are shown
-    row : int64 array of shape (lines,), rows of the user's table
-    sequence, annotator : int32 arrays of shape (lines,), indices into the names; -1 where there is none
-    recorded, suggested, corrected : int32 arrays of shape (lines,), indices into `classes`; -1 where there is none
-    right, sure, clock : float arrays of shape (lines,)
-        Probability that the recorded label is right; probability of the suggested one; first clock.
-    is_issue : bool array of shape (lines,)
-    step : int64 array of shape (lines,)
-        Number of the moment, counted over all sequences in the order of time; annotators of one moment share it.
-    """
-
-    path: Path
-    row: np.ndarray
-    sequence: np.ndarray
-    annotator: np.ndarray
-    recorded: np.ndarray
-    suggested: np.ndarray
-    corrected: np.ndarray
-    right: np.ndarray
-    sure: np.ndarray
-    clock: np.ndarray
+    path: Path  # the file; texts are read from it when they are shown
+    row: np.ndarray  # int64, rows of the user's table
+    sequence: np.ndarray  # int32, indices into the names; -1 where there is none
+    annotator: np.ndarray  # likewise
+    recorded: np.ndarray  # int32, indices into `classes`; -1 where there is none
+    suggested: np.ndarray  # likewise
+    corrected: np.ndarray  # likewise
+    right: np.ndarray  # probability that the recorded label is right
+    sure: np.ndarray  # probability of the suggested label
+    clock: np.ndarray  # the first one
     is_issue: np.ndarray
-    step: np.ndarray
+    step: np.ndarray  # int64, number of the moment over all sequences in the order of time, shared by annotators
     sequence_names: list[str]
     annotator_names: list[str]
     classes: list[str]
@@ -139,10 +126,6 @@ class Lines:
     def by_step(self) -> np.ndarray:
         """Indices of all lines in the order of steps: int64 of shape (lines,)."""
         return np.lexsort((self.annotator, self.step))
-
-    @cached_property
-    def steps_sorted(self) -> np.ndarray:
-        return self.step[self.by_step]
 
     @cached_property
     def wrong(self) -> np.ndarray:
@@ -167,14 +150,14 @@ class Lines:
 
     def between(self, first_step: int, end_step: int) -> np.ndarray:
         """Indices of the lines of some steps, in the order of steps."""
-        low, high = np.searchsorted(self.steps_sorted, [first_step, end_step])
+        low, high = np.searchsorted(self.step, [first_step, end_step], sorter=self.by_step)
         return self.by_step[low:high]
 
     def find(self, row: int, annotator: str | None) -> int | None:
         """The index of the line of a table row and an annotator."""
         names = [None, *self.annotator_names]
         code = names.index(annotator) - 1 if annotator in names else -2
-        low, high = np.searchsorted(self._rows_sorted, [row, row + 1])
+        low, high = np.searchsorted(self.row, [row, row + 1], sorter=self._by_row)
         indices = self._by_row[low:high]
         found = indices[self.annotator[indices] == code]
         return int(found[0]) if len(found) else None
@@ -187,10 +170,6 @@ class Lines:
     @cached_property
     def _by_row(self) -> np.ndarray:
         return np.argsort(self.row, kind="stable")
-
-    @cached_property
-    def _rows_sorted(self) -> np.ndarray:
-        return self.row[self._by_row]
 
 
 def read_lines(folder: Path, classes: list[str]) -> Lines:
@@ -271,13 +250,7 @@ CACHED = 4  # row groups kept in memory
 
 
 class Signals:
-    """Some columns of numbers of a table, read by table row.
-
-    Parameters
-    ----------
-    source : an open Parquet file, or a table in memory
-    names : the columns
-    """
+    """Some columns of numbers of an open Parquet file or of a table in memory, read by table row."""
 
     def __init__(self, source: parquet.ParquetFile | pa.Table, names: list[str]) -> None:
         self.names = names

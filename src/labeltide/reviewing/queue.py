@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from labeltide import _validation
-from labeltide.auditing.decisions import DecisionStore, Item, Settled, settled_labels
+from labeltide.auditing.decisions import Decision, DecisionStore, Item, settled_labels
+from labeltide.auditing.results import read_labels
 from labeltide.inference.review import ReviewSample, review_sample
 from labeltide.reviewing.folder import AuditFolder, Lines
 
@@ -116,22 +116,12 @@ def _sample_items(store: DecisionStore, audit: AuditFolder, queued: Sequence[Ite
 
 
 def _item(audit: AuditFolder, kind: str, index: int, fields: Mapping[str, Any], number: int) -> Item:
-    lines, row = audit.lines, int(audit.lines.row[index])
+    lines, row, who = audit.lines, int(audit.lines.row[index]), int(audit.lines.annotator[index])
     name = hashlib.sha256(f"{audit.identity} {_seed(audit)} {kind} {number}".encode()).hexdigest()[:16]
-    who = int(lines.annotator[index])
-    return Item(
-        **{
-            "item_id": name,
-            "audit": audit.identity,
-            "kind": kind,
-            "sequence": lines.sequence_names[lines.sequence[index]],
-            "annotator": lines.annotator_names[who] if who >= 0 else None,
-            "first_row": row,
-            "last_row": row,
-            "target": row,
-            **fields,
-        }
-    )
+    sequence = lines.sequence_names[lines.sequence[index]]
+    annotator = lines.annotator_names[who] if who >= 0 else None
+    rows = {"first_row": row, "last_row": row, "target": row}
+    return Item(name, audit.identity, kind, sequence, annotator, **{**rows, **fields})
 
 
 def _seed(audit: AuditFolder) -> int:
@@ -157,8 +147,7 @@ class Stretch(NamedTuple):
 def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[Stretch]:
     """Stretches of flagged labels with one recorded and one suggested class.
 
-    Those within the audit's plan come first, then the surest: the smallest mean probability of being right. Of two that
-    are equally sure the longer one comes first.
+    Those within the audit's plan come first, then those least likely right, of equals the longer.
     """
     order = np.lexsort((lines.step, lines.annotator, lines.sequence))
     starts = _starts(lines, order)
@@ -236,23 +225,14 @@ UNTOLD = -1
 class Outcomes:
     """The reviewed part of the sample: its first items, up to the first that nobody has looked at.
 
-    Items stand in random order, so that the first of them are a probability sample too. Later answers wait until those
-    before them are there: a reviewer who picks items would make the sample another one.
-
-    Attributes
-    ----------
-    sample : the reviewed items; None where there are none
-    truth : int array of shape (items,), the class that is right; -1 where reviewers skipped or differ
-    n_drawn : all items of the sample
-    n_waiting : answers after the first item that nobody has looked at
-    settled : labels settled by decisions on suspects
+    Later answers wait until those before them are there: a reviewer who picks items would make the sample another one.
     """
 
-    sample: ReviewSample | None
-    truth: np.ndarray
-    n_drawn: int
-    n_waiting: int
-    settled: np.ndarray
+    sample: ReviewSample | None  # the reviewed items; None where there are none
+    truth: np.ndarray  # int (items,), the class that is right; -1 where reviewers skipped or differ
+    n_drawn: int  # all items of the sample
+    n_waiting: int  # answers after the first item that nobody has looked at
+    settled: np.ndarray  # labels settled by decisions on suspects
 
     @property
     def untold(self) -> np.ndarray:
@@ -261,44 +241,23 @@ class Outcomes:
 
 def sample_outcomes(store: DecisionStore, items: Sequence[Item], lines: Lines) -> Outcomes:
     """Join the sample with the standing decisions."""
-    standing = store.standing()
-    table = line_table(lines)
-    truth = _settled_codes(settled_labels(standing, table), lines)  # -2: nothing said
-    kinds = {item.item_id: item.kind for item in items}
-    on_suspects = [decision for decision in standing if kinds.get(decision.item_id) != "sample"]
-    settled = _settled_codes(settled_labels(on_suspects, table), lines) >= 0
+    standing, codes = store.standing(), {name: code for code, name in enumerate(lines.classes)}
+    table = read_labels(lines.path, ["row", "sequence", "annotator", "recorded"])
+
+    def settled_codes(decisions: Sequence[Decision]) -> np.ndarray:
+        """The class that is right for each line, -2 where none is settled."""
+        found, truth = settled_labels(decisions, table), np.full(len(lines), -2, np.int64)
+        truth[found.line] = [codes.get(label, UNTOLD) for label in found.label]
+        return truth
+
+    truth, kinds = settled_codes(standing), {item.item_id: item.kind for item in items}
+    settled = settled_codes([decision for decision in standing if kinds.get(decision.item_id) != "sample"]) >= 0
     sample = kept_sample(store, items, lines)
     if sample is None:
         return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled)
     decided = {decision.item_id for decision in standing}
     seen = np.array([item.item_id in decided for item in _sampled(items)]) | (truth[sample.items] >= 0)
     reviewed = len(seen) if seen.all() else int(np.argmin(seen))
-    said = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
+    answers = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
     first = sample.first(reviewed) if reviewed else None
-    return Outcomes(first, said, len(sample), int(seen[reviewed:].sum()), settled)
-
-
-def line_table(lines: Lines) -> pa.Table:
-    """The columns of labels.parquet by which decisions find their labels."""
-
-    def texts(codes: np.ndarray, names: list[str]) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(
-            pa.array(codes, pa.int32(), mask=codes < 0), pa.array(names, pa.string())
-        ).cast(pa.string())
-
-    return pa.table(
-        {
-            "row": lines.row,
-            "sequence": texts(lines.sequence, lines.sequence_names),
-            "annotator": texts(lines.annotator, lines.annotator_names),
-            "recorded": texts(lines.recorded, lines.classes),
-        }
-    )
-
-
-def _settled_codes(settled: Settled, lines: Lines) -> np.ndarray:
-    """The class that is right for each line, -2 where none is settled."""
-    codes = {name: code for code, name in enumerate(lines.classes)}
-    truth = np.full(len(lines), -2, np.int64)
-    truth[settled.line] = [codes.get(label, UNTOLD) for label in settled.label]
-    return truth
+    return Outcomes(first, answers, len(sample), int(seen[reviewed:].sum()), settled)

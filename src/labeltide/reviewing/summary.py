@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,9 @@ from labeltide.auditing.decisions import DecisionStore, audit_identity
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.format import count, display_name, interval, percent
 from labeltide.auditing.results import AUDIT
-from labeltide.inference.review import clock_bins
+from labeltide.inference.review import CheckedRate, CheckedRates, checked_rate, clock_bins, remaining_rate
 from labeltide.reviewing.folder import OTHER_AUDIT, AuditFolder, Lines
 from labeltide.reviewing.queue import Outcomes, check_same_audit, sample_outcomes
-
-if TYPE_CHECKING:
-    from labeltide.inference.review import CheckedRate, CheckedRates
-
 
 REVIEW = "review.json"
 FORMAT = 1
@@ -32,15 +28,8 @@ TARGETS = (0.1, 0.05, 0.02, 0.01)
 FEW_PEOPLE = 4  # sequences under which no interval for more people like these is given
 
 
-def review_summary(folder: Path) -> dict[str, Any]:
-    """All that the review in the folder of an audit has shown, as review.json holds it."""
-    audit = AuditFolder.open(Path(folder))
-    with DecisionStore.open(audit.folder, create=False) as store:
-        return summarise(audit, store)
-
-
 def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
-    """The same with the audit and the decisions open."""
+    """All that the review of an audit has shown, as review.json holds it."""
     check_same_audit(store, audit)
     lines, items, standing = audit.lines, store.items(), store.standing()
     outcomes = sample_outcomes(store, items, lines)
@@ -101,8 +90,6 @@ def _both_ways(
     probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes, **how: Any
 ) -> tuple[CheckedRates, CheckedRates]:
     """The rates with every untold label taken as right, and with every one taken as wrong."""
-    from labeltide.inference.review import checked_rate  # a local import, because scipy.stats is slow to load
-
     assert outcomes.sample is not None
     wrong = (outcomes.truth != labels[outcomes.sample.items]) & ~outcomes.untold
     low = checked_rate(probabilities, outcomes.sample, wrong, **how)
@@ -152,8 +139,6 @@ def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, st
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
     """Labels that decisions on suspects settled are right from now on; one that nobody could tell counts as wrong."""
-    from labeltide.inference.review import remaining_rate  # likewise
-
     assert outcomes.sample is not None
     settled = outcomes.settled & np.isfinite(probabilities)
     left = np.where(settled, 0.0, probabilities)
@@ -185,26 +170,24 @@ WEIGHTED = (
 def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
     if rates is None:
         return ["None of the sample has been reviewed yet, so only the estimate of the model is available."]
-    said = [_compare("all labels", rates["overall"]), WEIGHTED]
+    sentences = [_compare("all labels", rates["overall"]), WEIGHTED]
     for kind, words in (("class", "labels of {}"), ("annotator", "labels by {}"), ("clock", "labels at {}")):
         differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
-        said += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
+        sentences += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
     if outcomes.untold.any():
         untold = count(int(outcomes.untold.sum()), "reviewed label")
-        said.append(f"{untold} skipped or disputed: the intervals hold whichever label is right.")
+        sentences.append(f"{untold} skipped or disputed: the intervals hold whichever label is right.")
     if outcomes.n_waiting:
         waiting = count(outcomes.n_waiting, "answer")
-        said.append(f"{waiting} of the sample will count once the items before them in the queue are decided.")
-    return said
+        sentences.append(f"{waiting} of the sample will count once the items before them in the queue are decided.")
+    return sentences
 
 
 def _compare(what: str, entry: dict[str, Any]) -> str:
     ends = interval(entry["lower"], entry["upper"])
     checked = f"Of {what}, {percent(entry['rate'])} are wrong by the review (95 % interval {ends})"
-    verdict = (
-        "which is outside the interval, so they disagree" if entry["disagrees"] else "which is within the interval"
-    )
-    return f"{checked}. The model says {percent(entry['model'])}, {verdict}."
+    where = "outside the interval, so they disagree" if entry["disagrees"] else "within the interval"
+    return f"{checked}. The model says {percent(entry['model'])}, which is {where}."
 
 
 # Put what a review has shown beside the model's estimate: review.json, audit.json and the page of the audit.
