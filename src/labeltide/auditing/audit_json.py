@@ -163,7 +163,7 @@ _AUDIT = {
         "clock": _curve(1),
         "curves": Maybe([_NOISE_CURVE]),
     },
-    "issues": {"count": Maybe(COUNT)},
+    "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT})},
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
     "recordings": Maybe(

@@ -177,6 +177,13 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
         named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
+        in_runs = (issues.get("by_kind") or {}).get("run") or 0
+        if in_runs:
+            lie = "lies in a run" if in_runs == 1 else "lie in runs"
+            named += (
+                f" {in_runs:,} of the {issues['count']:,} listed labels {lie} of three or more steps in which labels "
+                "and signals disagree: either may be at fault. Such labels are listed but not corrected."
+            )
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
     return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
 
