@@ -193,33 +193,21 @@ PartTotals = Mapping[str, Any]  # sums over the labels of a part by the names of
 
 @dataclass
 class Totals:
-    """Sums over all labels.
+    """Sums over all labels."""
 
-    Attributes
-    ----------
-    edges : borders of the parts of the first clock
-    codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
-    by_class : labels, issues and expected contested labels of each class: (3, classes)
-    by_clock : labels and expected contested labels in each part of the clock: (2, parts)
-    by_sequence : labels and issues of each sequence: (2, sequences)
-    by_annotator : labels of each annotator
-    by_kind : issues of each of `KINDS`
-    wrong : the expected number of wrong labels
-    positions : lines before each chunk
-    """
-
-    edges: np.ndarray
-    codes: np.ndarray
-    by_class: np.ndarray
-    by_sequence: np.ndarray
-    by_annotator: np.ndarray
+    edges: np.ndarray  # borders of the parts of the first clock
+    codes: np.ndarray  # of each class of the table among those that are judged, -1 for others: (classes + 1,)
+    by_class: np.ndarray  # labels, issues and expected contested labels of each class: (3, classes)
+    by_sequence: np.ndarray  # labels and issues of each sequence: (2, sequences)
+    by_annotator: np.ndarray  # labels of each annotator
+    # Labels and expected contested labels in each part of the clock: (2, parts).
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
-    by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))
+    by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))  # issues of each
     corrected: int = 0
     false_alarms: float = 0.0
-    wrong: float = 0.0
+    wrong: float = 0.0  # the expected number of wrong labels
     several: bool = False
-    positions: list[int] = field(default_factory=lambda: [0])
+    positions: list[int] = field(default_factory=lambda: [0])  # lines before each chunk
 
     def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
         """Count the lines of a part; several threads may do so at a time."""
@@ -268,7 +256,7 @@ class Totals:
             by_class=np.zeros((3, len(table.class_names))),
             by_sequence=np.zeros((2, len(table.sequence_names)), dtype=np.int64),
             by_annotator=np.zeros(len(table.annotator_names or ()), dtype=np.int64),
-            several=job.scorer.several,
+            several=job.scorer.judge.several,
         )
 
     @property
@@ -626,7 +614,7 @@ def describe_labels(
 ) -> tuple[dict[str, Any], pa.Table]:
     """What was found about single labels, and the lines that timelines show; `judged` is the audit of the sample."""
     table = job.table
-    plan = describe_plan(sample, judged, flags.of_windows(judged))
+    plan = describe_plan(sample, judged, judged.flags_below(flags.threshold))
     timelines, lines = describe_timelines(job, flags, totals, plan, telling_features(sample, judged))
     described = {
         "issues": totals.describe_issues(table.sequence_names, table.class_names, judged),
