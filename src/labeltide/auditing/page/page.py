@@ -20,7 +20,6 @@ from labeltide.auditing.page.draw import (
     WIDE,
     Curve,
     Drawer,
-    DrawnBand,
     Frame,
     Panel,
     alt_text,
@@ -254,12 +253,7 @@ def _draw(
     words = [f"{side}: {alt_text(curve['value'], points, clock)}" for side, curve in sides.items()]
     what = "all labels" if drawn["class"] is None else f"true {display_name(drawn['class'])}"
     lines = [
-        Curve(
-            curve["value"],
-            [DrawnBand(curve["lower"], curve["upper"])],
-            THEN if side == "then" else -1,
-            dashed=side == "then",
-        )
+        Curve(curve["value"], [(curve["lower"], curve["upper"])], THEN if side == "then" else -1, dashed=side == "then")
         for side, curve in sides.items()
     ]
     frame = Frame(clock, clock.range(points.tolist()), top or _top(drawn), size)
