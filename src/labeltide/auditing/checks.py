@@ -19,8 +19,7 @@ from labeltide.tables.words import quoted
 
 # Copies of a recording under several ids must not lie on both sides of a split, or networks judge labels that they have
 # seen. Windows are compared by digests of their features, if they have this many different steps: shorter or simpler
-# ones may be equal by chance
-# (docs/decisions/016-when-nothing-can-be-told.md).
+# ones may be equal by chance (docs/decisions/016-when-nothing-can-be-told.md).
 MIN_DISTINCT = 8  # by hand
 
 

@@ -262,10 +262,7 @@ def independent_difference(old: Share, new: Share) -> Difference:
 def people_difference(old: Share, new: Share, people: tuple[People, People], same_labels: float) -> Difference:
     """The difference of two shares with people as the unit; those who are in both audits are paired.
 
-    Parameters
-    ----------
-    people : of the old and of the new audit, at least two in each
-    same_labels : share of the labels that are in both audits and recorded alike
+    Each audit has at least two people; `same_labels` is the share of labels that both audits have recorded alike.
     """
     value = float(new.value - old.value)
     errors = [float(np.subtract(share.upper, share.lower)) / (2 * Z) for share in (old, new)]
@@ -292,11 +289,8 @@ def _influence(people: People, names: list[str]) -> np.ndarray:
 def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float) -> dict[str, float]:
     """Two curves on the same points at the moment at which they differ most surely; empty where no moment has both.
 
-    Limits and p-value are those of the whole curve, corrected for the choice of the moment.
-
-    Parameters
-    ----------
-    critical : half-width of a simultaneous 95 % band in standard errors, at least that of a single moment
+    Limits and p-value are those of the whole curve, corrected for the choice of a moment. `critical` is half the width
+    of a simultaneous 95 % band in standard errors, at least that of a single moment.
     """
     value = np.asarray(new.value) - np.asarray(old.value)
     down, up = (np.asarray(half) for half in _half_widths(old, new))

@@ -252,7 +252,13 @@ def _changes(view: View) -> Card:
         sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
         if len(entries) > 1 and 0 < len(sure) < len(entries):
             clear += f" The change is clear for {noun}{join_words([in_quotes(entry[key]) for entry in sure])}."
-    return Card(question, sureness(p), f"{moves}{by_chance(p, view.others)}{units_behind(test)}{clear}")
+    many = 1000 if p < 0.0195 else 100
+    times = max(1, round(many * p))
+    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
+    constant = "it did not follow this clock" if view.others else "it were constant"
+    chance = f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
+    sureness = "Yes, almost certainly" if p < 0.001 else "Yes, very likely" if p < 0.01 else "Probably"
+    return Card(question, sureness, f"{moves}{chance}{units_behind(test)}{clear}")
 
 
 def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
@@ -313,9 +319,6 @@ def again_words(plan: Sequence[Mapping[str, Any]]) -> str:
     return f"{count(len(plan), 'stretch', 'stretches')} again, {in_quotes(plan[0]['sequence'])} first"
 
 
-# Words for a test of change over the clock: what stands behind it, and how sure it is.
-
-
 def units(test: Mapping[str, Any]) -> str:
     """What stands behind a test: 5 people or recordings."""
     return count(number(test.get("n_units")), "person or recording", "people or recordings")
@@ -332,24 +335,7 @@ def units_behind(test: Mapping[str, Any]) -> str:
     return said.get(str(method), "")
 
 
-def sureness(p: float) -> str:
-    """An answer as sure as the p-value."""
-    return "Yes, almost certainly" if p < 0.001 else "Yes, very likely" if p < 0.01 else "Probably"
-
-
-def by_chance(p: float, others: int) -> str:
-    """The p-value as how often chance alone would do the same."""
-    many = 1000 if p < 0.0195 else 100
-    times = max(1, round(many * p))
-    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
-    constant = "it did not follow this clock" if others else "it were constant"
-    return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
-
-
-# Titles and explanations of the diagnostics of an audit.
-
-
-CHECKS = {  # title and meaning by a part of the check's name
+CHECKS = {  # title and meaning of a diagnostic by a part of its name
     "burst": ("Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."),
     "identif": (
         "Identifiability",
