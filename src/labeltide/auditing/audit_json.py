@@ -24,9 +24,7 @@ class OtherFormatError(ValueError):
 def load_audit_json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     """The content of audit.json; a ValueError names the field that is not what an audit writes.
 
-    Parameters
-    ----------
-    needed : fields that must be present, with dots between levels, such as "table.columns"
+    Fields that are `needed` must be present; dots stand between levels, as in "table.columns".
     """
     try:
         content = json.loads(path.read_bytes(), parse_int=_read_whole, parse_constant=_refuse_constant)

@@ -32,14 +32,11 @@ def clusters_of_copies(table: Learned) -> np.ndarray:
     cluster = np.arange(len(table.sequence_names))
     for alike in windows.values():
         sequences = np.unique(table.groups[alike])
-        if len(sequences) > 1 and _is_distinct(table.features[alike[0], mask[alike[0]]]):
+        steps = table.features[alike[0], mask[alike[0]]]
+        if len(sequences) > 1 and len(np.unique(steps, axis=0)) >= MIN_DISTINCT:
             joined = np.isin(cluster, cluster[sequences])
             cluster[joined] = cluster[joined].min()
     return cluster
-
-
-def _is_distinct(steps: np.ndarray) -> bool:
-    return len(np.unique(steps, axis=0)) >= MIN_DISTINCT
 
 
 def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]:

@@ -422,12 +422,8 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
     """The labels that standing decisions settle.
 
     A reviewer's latest decision on a label stands. Where reviewers differ, the label is left out and counted. A kept
-    label is the recorded one; where nothing was recorded, nothing is settled.
-
-    Parameters
-    ----------
-    decisions : as of `DecisionStore.standing`
-    lines : pyarrow.Table with the columns row, sequence, annotator and recorded, as labels.parquet has them
+    label is the recorded one; where nothing was recorded, nothing is settled. `lines` has the columns row, sequence,
+    annotator and recorded, as labels.parquet has them.
     """
     rows = lines["row"].to_numpy()
     order = np.argsort(rows, kind="stable")
@@ -471,7 +467,6 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
 
 TABLE = ("name", "rows", "sequences", "labels", "columns", "classes", "features", "annotators", "digest")
 SETTINGS = ("model", "seed", "window", "fdr")
-BLOCK = 1 << 20
 
 
 def audit_identity(summary: Mapping[str, Any]) -> str:
@@ -493,6 +488,5 @@ def file_digest(path: Path) -> str:
         if file != path:
             digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode("utf-8", "replace"))
         with file.open("rb") as source:
-            while block := source.read(BLOCK):
-                digest.update(block)
+            hashlib.file_digest(source, lambda: digest)
     return f"sha256:{digest.hexdigest()}"

@@ -34,12 +34,7 @@ EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has ty
 
 @contextmanager
 def new_results(folder: Path) -> Iterator[Path]:
-    """A draft to write all results to: it becomes the folder at a good end, which else stays as it was.
-
-    Parameters
-    ----------
-    folder : new or empty, or the results of an earlier audit, which are replaced
-    """
+    """A draft to write all results to: at a good end it becomes the folder, in place of results of an earlier audit."""
     check_folder(folder)
     with draft_beside(folder) as draft:
         yield draft

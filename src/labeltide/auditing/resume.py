@@ -46,7 +46,12 @@ class Unfinished:
         if self.folder is None:
             return
         if resume:
-            _check_same(_read_settings(self.folder / SETTINGS), to_json(settings))
+            path = self.folder / SETTINGS
+            try:
+                earlier = json.loads(path.read_bytes())
+            except (ValueError, RecursionError):
+                raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
+            _check_same(earlier if isinstance(earlier, dict) else {}, to_json(settings))
             return
         for path in self.folder.iterdir():
             if path.is_dir():
@@ -152,28 +157,19 @@ def load_tide(path: Path) -> TideClassifier:
     return estimator
 
 
-def _read_settings(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
-
-
-def _check_same(earlier: Any, now: Mapping[str, Any]) -> None:
-    earlier = earlier if isinstance(earlier, dict) else {}
-    others = [name for name in now if earlier.get(name) != now[name]]
-    if others:
-        words = "; ".join(_difference(name, earlier.get(name), now[name]) for name in others[:3])
+def _check_same(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    words = [
+        "the table has changed"
+        if name == "data"
+        else f"{name} was {reprlib.repr(earlier.get(name))} and is now {reprlib.repr(value)}"
+        for name, value in now.items()
+        if earlier.get(name) != value
+    ]
+    if words:
         raise ValueError(
-            f"The interrupted audit had other settings or data: {words}. Give the same to go on with it, or leave "
-            "--resume out to start anew."
+            f"The interrupted audit had other settings or data: {'; '.join(words[:3])}. Give the same to go on with "
+            "it, or leave --resume out to start anew."
         )
-
-
-def _difference(name: str, earlier: Any, now: Any) -> str:
-    if name == "data":
-        return "the table has changed"
-    return f"{name} was {reprlib.repr(earlier)} and is now {reprlib.repr(now)}"
 
 
 DATA = ("labels", "mask", "points", "evidence", "future_evidence", "trusted", "jumps", "trained_with")

@@ -74,10 +74,7 @@ FILES = {
 def write_page(folder: Path, results: Results | None = None) -> Path:
     """Write `report.html` into the folder of an audit, whole or not at all, and give back its path.
 
-    Parameters
-    ----------
-    folder : holds `audit.json`, `labels.parquet` and `issues.parquet`, as `labeltide audit` writes them
-    results : what these files hold, where it is in memory
+    `results` is what `audit.json`, `labels.parquet` and `issues.parquet` in the folder hold, where it is in memory.
     """
     folder = Path(folder)
     results = results or Results.in_folder(folder)
