@@ -215,9 +215,8 @@ def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str
     keep = thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
     body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
     for curve in curves:
-        looks = ("far", "near")[-len(curve.bands) :] if curve.bands else ()
-        ends = [[np.clip(end[keep], 0, frame.top) for end in band] for band in curve.bands]
-        parts = [_area(frame, points[keep], *band, look) for band, look in zip(ends, looks, strict=True)]
+        looks = ("far", "near")[2 - len(curve.bands) :]
+        parts = [_area(frame, points, band, keep, look) for band, look in zip(curve.bands, looks, strict=True)]
         look = "line dashed" if curve.dashed else "line"
         parts.append(f'<path class="{look}" d="{line_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
         parts += [_mark(frame, *mark) for mark in curve.marks]
@@ -261,12 +260,13 @@ def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
 
 
-def _area(frame: Frame, points: np.ndarray, lower: np.ndarray, upper: np.ndarray, look: str) -> str:
+def _area(frame: Frame, points: np.ndarray, band: Sequence[np.ndarray], keep: np.ndarray, look: str) -> str:
+    lower, upper = (np.clip(end[keep], 0, frame.top) for end in band)
     known = np.isfinite(lower) & np.isfinite(upper)
     paths = []
-    for run in np.split(np.arange(len(points)), np.flatnonzero(np.diff(known)) + 1):
+    for run in np.split(np.arange(len(keep)), np.flatnonzero(np.diff(known)) + 1):
         if len(run) and known[run[0]]:
-            x = frame.x(points[run])
+            x = frame.x(points[keep[run]])
             there = line_path(x, frame.y(upper[run]))
             back = line_path(x[::-1], frame.y(lower[run])[::-1])
             paths.append(f"{there}L{back[1:]}Z")
