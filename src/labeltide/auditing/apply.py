@@ -345,8 +345,8 @@ DATE = re.compile(
 )
 
 
-def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
-    """The verdicts in the folder of an audit, as a table of row, annotator, recorded and label.
+def read_typed(folder: Path, classes: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The verdicts in the folder of an audit: row, annotator, recorded label and the label that is right.
 
     Kept files (issues-edited-N.csv) are read first, issues.csv last; the latest verdict on a label counts. A verdict
     that belongs to no label of the audit is refused, and so is one that names none of `classes`.
@@ -374,11 +374,10 @@ def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
                             f"Two verdicts on one label differ: {in_file[at]!r} and {label!r}, the second in line "
                             f"{line['line']} of {str(path)!r}. Keep one of them."
                         )
-    rows = [(*at, *labels) for at, labels in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))]
-    kinds = {"row": pa.int64(), "annotator": pa.string(), "recorded": pa.string(), "label": pa.string()}
-    return pa.table(
-        {name: pa.array([row[index] for row in rows], kind) for index, (name, kind) in enumerate(kinds.items())}
-    )
+    return [
+        {"row": at[0], "annotator": at[1], "recorded": found[at][0], "label": found[at][1]}
+        for at in sorted(found, key=lambda at: (at[0], at[1] or ""))
+    ]
 
 
 @lru_cache(1 << 16)
@@ -578,7 +577,7 @@ def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
             last_row=line["row"],
             annotator=line["annotator"],
         )
-        for line in read_typed(folder, audit["table"]["classes"]).to_pylist()
+        for line in read_typed(folder, audit["table"]["classes"])
     ]
     standing: list[Decision] = []
     if (folder / DECISIONS).is_file():

@@ -392,11 +392,6 @@ class Stretch(NamedTuple):
     timeline: dict[str, Any]
     lines: pa.Table
 
-    def lies_in(self, other: Stretch) -> bool:
-        """Whether another stretch shows all of it."""
-        same = (self.chunk, self.sequence) == (other.chunk, other.sequence)
-        return same and bool(np.isin(self.steps, other.steps).all())
-
 
 def describe_timelines(
     job: JudgeJob, flags: Flags, totals: Totals, plan: Sequence[Mapping[str, Any]], signals: list[int]
@@ -417,7 +412,7 @@ def describe_timelines(
     }
     needed = {chunks_of[sequence][0] for sequence in worst} | {n for sequence in planned for n in chunks_of[sequence]}
 
-    def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[Stretch, Stretch]]]:
+    def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[np.ndarray, Stretch]]]:
         with torch_on_one_thread():
             judged = _JudgedChunk(job, number, flags, totals.positions[number], signals)
         shown = {each: judged.worst(each) for each in worst if chunks_of[each][0] == number}
@@ -428,14 +423,15 @@ def describe_timelines(
         }
 
     of_worst: dict[int, Stretch] = {}
-    of_plan: dict[int, tuple[Stretch, Stretch]] = {}
+    of_plan: dict[int, tuple[np.ndarray, Stretch]] = {}
     for shown, found in work_ahead(read, sorted(needed)):
         of_worst |= shown
         of_plan = found | of_plan
     stretches = [of_worst[sequence] for sequence in worst]
     for order in sorted(of_plan):
-        exact, drawn = of_plan[order]
-        if not any(exact.lies_in(earlier) for earlier in stretches):
+        steps, drawn = of_plan[order]
+        alike = [each for each in stretches if (each.chunk, each.sequence) == (drawn.chunk, drawn.sequence)]
+        if not any(np.isin(steps, each.steps).all() for each in alike):
             stretches.append(drawn._replace(timeline={**drawn.timeline, "planned": order}))
     if not stretches:
         return [], pa.table({name: pa.array([], pa.string()) for name in (*COLUMNS, "position")})
@@ -471,8 +467,8 @@ class _JudgedChunk:
             start += int((before[start + STEPS : end + 1] - before[start : end + 1 - STEPS]).argmax())
         return self._stretch(sequence, np.arange(start, min(start + STEPS, end)))
 
-    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[Stretch, Stretch] | None:
-        """A stretch of the plan, and the same with what lies around it; None where its times are not here."""
+    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[np.ndarray, Stretch] | None:
+        """The steps of a stretch of the plan, and it with what lies around it; None where its times are not here."""
         start, end = self._bounds(sequence)
         times = self._times(np.arange(start, end))
         if entry["first"] not in times or entry["last"] not in times:
@@ -481,7 +477,7 @@ class _JudgedChunk:
         steps = start + np.arange(low, high + 1)[:STEPS]
         more = min(max(10, len(steps) // 4), max(0, (STEPS - len(steps)) // 2))  # a quarter of its length on each side
         around = np.arange(max(start, int(steps[0]) - more), min(end, int(steps[-1]) + 1 + more))
-        return self._stretch(sequence, steps), self._stretch(sequence, around)
+        return steps, self._stretch(sequence, around)
 
     def _bounds(self, sequence: int) -> tuple[int, int]:
         first = sequence - self.first_sequence

@@ -68,7 +68,11 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
     verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
     caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with caution." if warnings else ""
-    return AuditVerdict(_headline(audit), cards, caution)
+    headline, late = _share_headline(audit), timing_words(audit)
+    if late:  # labels at the wrong time come first
+        headline = f"Apart from that, {headline[0].lower()}{headline[1:]}"
+        headline = f"{late[0].upper()}{late[1:]} against the signals. {headline}"
+    return AuditVerdict(headline, cards, caution)
 
 
 def is_noisy(audit: Mapping[str, Any]) -> bool:
@@ -119,14 +123,6 @@ def _timing(audit: Mapping[str, Any]) -> list[Card]:
         "the shift. labeltide apply --align writes the table with moved labels."
     )
     return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
-
-
-def _headline(audit: Mapping[str, Any]) -> str:
-    """What is wrong, in one sentence; labels at the wrong time come first."""
-    words, share = timing_words(audit), _share_headline(audit)
-    if not words:
-        return share
-    return f"{words[0].upper()}{words[1:]} against the signals. Apart from that, {share[0].lower()}{share[1:]}"
 
 
 def _share_headline(audit: Mapping[str, Any]) -> str:
