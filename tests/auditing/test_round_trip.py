@@ -178,12 +178,12 @@ def test_a_class_that_is_called_like_a_word_is_never_guessed(tmp_path, verdict, 
     lt.audit(tmp_path / "study.parquet", out=tmp_path / "audit", fdr=0.8, **ROLES)
     edit(tmp_path / "audit" / "issues.csv", lambda line: verdict if line["recorded"] != verdict else "", rewrites=False)
     if verdict == "suggested":  # of two classes the suggested one is the class itself
-        assert {line["label"] for line in read_typed(tmp_path / "audit").to_pylist()} == {"suggested"}
+        assert {line["label"] for line in read_typed(tmp_path / "audit")} == {"suggested"}
         return
     with pytest.raises(ValueError, match=rf"could mean the class .*Type class:{re.escape(verdict)} for the class"):
         read_typed(tmp_path / "audit")
     edit(tmp_path / "audit" / "issues.csv", lambda line: f"class:{verdict}", rewrites=False)
-    assert {line["label"] for line in read_typed(tmp_path / "audit").to_pylist()} == {verdict}
+    assert {line["label"] for line in read_typed(tmp_path / "audit")} == {verdict}
 
 
 @pytest.mark.parametrize("classes", [["01", "02"], [0.5, 1.0, 2.25], ["NA", "3.50"]], ids=str)
@@ -236,7 +236,7 @@ def test_a_kept_verdict_that_was_carried_out_in_the_table_is_accepted(tmp_path):
     parquet.write_table(table, tmp_path / "study.parquet")
     lt.audit(tmp_path / "study.parquet", out=folder, fdr=0.8, **ROLES)
     assert (folder / "issues-edited-1.csv").is_file()
-    typed = read_typed(folder).to_pylist()
+    typed = read_typed(folder)
     assert typed
     assert all(line["label"] == line["recorded"] for line in typed)
 

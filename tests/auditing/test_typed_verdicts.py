@@ -39,7 +39,7 @@ def type_into(folder, verdicts, separator=","):
 def test_classes_ok_and_suggested_are_verdicts_and_an_empty_cell_is_none(audited):
     _, folder = audited
     first, second, third, _ = type_into(folder, ["Ok", " WALK ", "suggested", "?"])
-    found = {line["row"]: line["label"] for line in read_typed(folder).to_pylist()}
+    found = {line["row"]: line["label"] for line in read_typed(folder)}
     assert found == {first[0]: first[1], second[0]: "walk", third[0]: third[2]}
 
 
@@ -52,12 +52,12 @@ def test_suggested_is_the_class_that_the_person_saw(audited):
     cells[names.index("suggested")] = other
     (folder / "issues-edited-1.csv").write_text("\n".join([lines[0], ",".join(cells)]))
     (folder / "issues.csv").unlink()
-    assert read_typed(folder).to_pylist()[0] | {"row": row, "label": other} == read_typed(folder).to_pylist()[0]
+    assert read_typed(folder)[0] | {"row": row, "label": other} == read_typed(folder)[0]
 
 
 def test_nothing_typed_is_no_decision(audited):
     _, folder = audited
-    assert read_typed(folder).num_rows == 0
+    assert read_typed(folder) == []
     with pytest.raises(ValueError, match=r"holds no decisions"):
         read_decided(folder)
 
@@ -81,7 +81,7 @@ def test_verdicts_survive_a_rerun_into_the_same_folder(audited):
     ((row, _, _),) = type_into(folder, ["walk"])
     lt.audit(path, out=folder, **ROLES)
     assert (folder / "issues-edited-1.csv").is_file()
-    assert read_typed(folder).to_pylist()[0]["row"] == row
+    assert read_typed(folder)[0]["row"] == row
 
 
 def test_a_reviewer_and_a_typed_verdict_that_differ_are_disputed(audited):

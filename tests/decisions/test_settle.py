@@ -31,7 +31,6 @@ def test_a_decision_settles_the_rows_of_its_sequence_and_annotator():
 def test_a_kept_label_is_the_recorded_one():
     settled = settled_labels([decide(1, "X", None, 0, 2)], LINES)
     assert settled.label == ["rest", "rest", "walk"]
-    assert settled.action == ["keep"] * 3
 
 
 def test_the_latest_decision_of_a_reviewer_on_a_label_stands():
@@ -48,7 +47,6 @@ def test_labels_on_which_reviewers_differ_are_left_out_and_counted():
 def test_reviewers_who_agree_are_both_named():
     settled = settled_labels([decide(1, "X", "rest", 0, 0), decide(2, "Y", None, 0, 0)], LINES)
     assert settled.reviewer == ["X, Y"]
-    assert settled.action == ["label"]
 
 
 def test_skipped_and_undone_decisions_settle_nothing():

@@ -345,16 +345,11 @@ DATE = re.compile(
 )
 
 
-def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
-    """The verdicts in the folder of an audit, as a table of row, annotator, recorded and label.
+def read_typed(folder: Path, classes: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The verdicts in the folder of an audit: row, annotator, recorded label and the label that is right.
 
     Kept files (issues-edited-N.csv) are read first, issues.csv last; the latest verdict on a label counts. A verdict
-    that belongs to no label of the audit is refused.
-
-    Parameters
-    ----------
-    folder : of an audit
-    classes : names that a verdict may have; those of the recorded labels when left out
+    that belongs to no label of the audit is refused, and so is one that names none of `classes`.
     """
     found: dict[tuple[int, str | None], tuple[str | None, str]] = {}
     edited = [path for path in folder.glob(f"{EDITED}-*.csv") if re.fullmatch(rf"{EDITED}-\d+\.csv", path.name)]
@@ -379,11 +374,10 @@ def read_typed(folder: Path, classes: Sequence[str] | None = None) -> pa.Table:
                             f"Two verdicts on one label differ: {in_file[at]!r} and {label!r}, the second in line "
                             f"{line['line']} of {str(path)!r}. Keep one of them."
                         )
-    rows = [(*at, *labels) for at, labels in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] or ""))]
-    kinds = {"row": pa.int64(), "annotator": pa.string(), "recorded": pa.string(), "label": pa.string()}
-    return pa.table(
-        {name: pa.array([row[index] for row in rows], kind) for index, (name, kind) in enumerate(kinds.items())}
-    )
+    return [
+        {"row": at[0], "annotator": at[1], "recorded": found[at][0], "label": found[at][1]}
+        for at in sorted(found, key=lambda at: (at[0], at[1] or ""))
+    ]
 
 
 @lru_cache(1 << 16)
@@ -536,24 +530,14 @@ DECIDED_COLUMNS = ["row", "sequence", "time", "annotator", "recorded"]
 
 @dataclass(frozen=True)
 class DecidedLabels:
-    """The labels that the reviewers of an audit settled.
-
-    Attributes
-    ----------
-    folder : that of the audit
-    lines : pyarrow.Table, one line for each settled label: row, sequence, time and the label that is right
-    n_disputed : labels on which reviewers differ
-    digest : of the reviewed table, or None where that was not a file
-    is_timed : whether the reviewed table has a column of times
-    n_other : decisions that were made for another audit, which are left out
-    """
+    """The labels that the reviewers of an audit settled."""
 
     folder: Path
-    lines: pa.Table
-    n_disputed: int
-    digest: str | None
-    is_timed: bool
-    n_other: int = 0
+    lines: pa.Table  # one line for each settled label: row, sequence, time and the label that is right
+    n_disputed: int  # labels on which reviewers differ
+    digest: str | None  # of the reviewed table; None where that was not a file
+    is_timed: bool  # whether the reviewed table has a column of times
+    n_other: int = 0  # decisions that were made for another audit, which are left out
 
 
 def read_decided(folder: Path) -> DecidedLabels:
@@ -593,7 +577,7 @@ def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
             last_row=line["row"],
             annotator=line["annotator"],
         )
-        for line in read_typed(folder, audit["table"]["classes"]).to_pylist()
+        for line in read_typed(folder, audit["table"]["classes"])
     ]
     standing: list[Decision] = []
     if (folder / DECISIONS).is_file():
@@ -629,29 +613,21 @@ def trust_decided(
     used = {index: code for index, code in agreed.items() if is_free[index]}
     trusted[list(used)] = list(used.values())
     left_out = {
-        "disputed": decided.n_disputed,
-        "of_another_audit": decided.n_other,
-        "differ_at_one_step": len(by_step) - len(agreed),
-        "other_class": int((codes < 0).sum()),
-        "not_in_the_table": len(decided.lines) - len(labels),
-        "trusted_already": len(agreed) - len(used),
+        "disputed": (decided.n_disputed, "on which reviewers differ"),
+        "of_another_audit": (decided.n_other, "decisions made for another audit"),
+        "differ_at_one_step": (len(by_step) - len(agreed), "steps whose annotators' labels were settled differently"),
+        "other_class": (int((codes < 0).sum()), "of a class that the table does not hold"),
+        "not_in_the_table": (len(decided.lines) - len(labels), "that no row of the table matches"),
+        "trusted_already": (len(agreed) - len(used), "that the trusted column has already"),
     }
-    words = {
-        "disputed": "on which reviewers differ",
-        "of_another_audit": "decisions made for another audit",
-        "differ_at_one_step": "steps whose annotators' labels were settled differently",
-        "other_class": "of a class that the table does not hold",
-        "not_in_the_table": "that no row of the table matches",
-        "trusted_already": "that the trusted column has already",
-    }
-    left = [f"{left_out[name]} {text}" for name, text in words.items() if left_out[name]]
+    left = [f"{amount} {words}" for amount, words in left_out.values() if amount]
     rest = f" Left out: {', '.join(left)}." if left else ""
     n_used = f"{len(used)} label{'s' if len(used) != 1 else ''}"
     sentence = f"I trust {n_used} that reviewers settled in {quoted([decided.folder.name])}.{rest}"
     if not used:
         raise ValueError(f"The decisions must settle a label of the table. {sentence}")
     about = {"folder": decided.folder.name, "settled": len(decided.lines), "used": len(used)}
-    return trusted, {**about, **left_out, "sentence": sentence}
+    return trusted, {**about, **{name: amount for name, (amount, _) in left_out.items()}, "sentence": sentence}
 
 
 def _match_steps(rows: TableRows, decided: DecidedLabels, table: Any) -> tuple[np.ndarray, list[str]]:

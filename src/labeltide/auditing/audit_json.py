@@ -17,38 +17,29 @@ from labeltide.auditing.results import AUDIT, FORMAT
 MAX_DIGITS = 19  # of a whole number, as 2 ** 63 has
 
 
-class OtherFormatError(ValueError):
-    """The audit.json of a version of labeltide that writes another format."""
-
-
 def load_audit_json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     """The content of audit.json; a ValueError names the field that is not what an audit writes.
 
-    Parameters
-    ----------
-    needed : fields that must be present, with dots between levels, such as "table.columns"
+    Fields that are `needed` must be present; dots stand between levels, as in "table.columns".
     """
     try:
         content = json.loads(path.read_bytes(), parse_int=_read_whole, parse_constant=_refuse_constant)
         check_content(content, {})
         version = content.get("format")
-        if version != FORMAT or type(version) is not int:
-            raise OtherFormatError(
-                f"{AUDIT} must have format {FORMAT}. Got {reprlib.repr(version)}; audit again with this version of "
-                "labeltide."
-            )
-        check_content(content, _AUDIT)
-        for name in needed:
+        is_known = version == FORMAT and type(version) is int
+        check_content(content, _AUDIT if is_known else {})
+        for name in needed if is_known else ():
             value: Any = content
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
             if value is None:
                 raise ValueError(f"{name} is missing")
-    except OtherFormatError:
-        raise
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
         raise ValueError(f"{str(path)!r} is not what an audit of this version writes: {why}. Audit again.") from None
+    if not is_known:
+        found = reprlib.repr(version)
+        raise ValueError(f"{AUDIT} must have format {FORMAT}. Got {found}; audit again with this version of labeltide.")
     return content
 
 
@@ -163,7 +154,7 @@ _AUDIT = {
         "clock": _curve(1),
         "curves": Maybe([_NOISE_CURVE]),
     },
-    "issues": {"count": Maybe(COUNT)},
+    "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT})},
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
     "recordings": Maybe(

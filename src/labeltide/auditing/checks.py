@@ -1,8 +1,4 @@
-"""Sequences with the same features: the same recording under several ids.
-
-Copies must not lie on both sides of a split, or networks judge labels that they have seen. Windows are compared by
-digests of their features, and by correlations.
-"""
+"""Checks of a table before the fit: copies of recordings, leaking columns, rare classes, names of classes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import combinations, compress
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -22,8 +17,9 @@ from labeltide.estimators.cross_fit import digest_rows
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.tables.words import quoted
 
-# Different steps in a window; shorter or simpler ones may be equal by chance
-# (docs/decisions/016-when-nothing-can-be-told.md).
+# Copies of a recording under several ids must not lie on both sides of a split, or networks judge labels that they have
+# seen. Windows are compared by digests and correlations, if they have this many different steps: shorter or simpler
+# ones may be equal by chance (docs/decisions/016-when-nothing-can-be-told.md).
 MIN_DISTINCT = 8  # by hand
 MIN_CORRELATION, MAX_COMPARED = 0.99, 4_000  # by hand: of windows that are near copies, and windows that are compared
 
@@ -37,7 +33,8 @@ def clusters_of_copies(table: Learned) -> np.ndarray:
     cluster = np.arange(len(table.sequence_names))
     for alike in [*windows.values(), *_near_copies(table.features, mask)]:
         sequences = np.unique(table.groups[alike])
-        if len(sequences) > 1 and _is_distinct(table.features[alike[0], mask[alike[0]]]):
+        steps = table.features[alike[0], mask[alike[0]]]
+        if len(sequences) > 1 and len(np.unique(steps, axis=0)) >= MIN_DISTINCT:
             joined = np.isin(cluster, cluster[sequences])
             cluster[joined] = cluster[joined].min()
     return cluster
@@ -60,10 +57,6 @@ def _near_copies(features: np.ndarray, mask: np.ndarray) -> list[list[int]]:
     return pairs
 
 
-def _is_distinct(steps: np.ndarray) -> bool:
-    return len(np.unique(steps, axis=0)) >= MIN_DISTINCT
-
-
 def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
     """A warning where sequences are copies of others; where all are, labels cannot be judged by other sequences."""
     copies = np.flatnonzero(clusters != np.arange(len(clusters)))
@@ -80,8 +73,6 @@ def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]
 
 # A column that tells the recorded labels nearly without error, while all other columns and the labels before and after
 # do not, also tells the wrong ones. Then no label looks wrong, however many are.
-
-
 # docs/decisions/016-when-nothing-can-be-told.md
 SHIFTS = (0, 1, -1, 2, -2)  # by hand: rows by which a column may be shifted against the labels
 MAX_STEPS, MIN_STEPS = 4_000, 100  # that are looked at
@@ -91,26 +82,15 @@ MIN_OTHER_ERRORS, TIMES_AS_MANY = 0.05, 4.0  # by hand: of everything else
 MAX_COLUMNS = 60  # with more, neighbouring steps of the other columns are not used
 
 
-class Labelled(NamedTuple):
-    """The labels of one annotator, with the features around them."""
-
-    codes: np.ndarray  # (labels,)
-    values: dict[int, np.ndarray]  # features at the step, and some steps before or after: (labels, features) each
-    inside: dict[int, np.ndarray]  # bool (labels,): whether that step is there; at the ends it is the last one
-    neighbours: np.ndarray  # the labels before and after as indicators: (labels, 2 * classes)
-    half: np.ndarray  # bool (labels,): sequences are divided into two halves
-
-
 def check_leaks(table: AuditInput, seed: int = 0) -> tuple[Diagnostic, ...]:
     """A warning that names the columns which look like copies of the labels; nothing where there is none."""
     if table.features.shape[2] < 2:
         return ()
     found: dict[str, float] = {}
-    windows = _draw_windows(table, seed)
+    drawn = np.random.default_rng([seed, 13]).permutation(np.flatnonzero((table.fit_labels >= 0).any((1, 2))))
+    windows = np.sort(drawn[: max(2, MAX_STEPS // table.index.shape[1])])
     for annotator in range(table.labels.shape[2]):
-        labelled = _gather(table, windows, annotator)
-        if labelled is not None:
-            found |= find_leaks(labelled, table.feature_names)
+        found |= _find_leaks(table, windows, annotator)
     if not found:
         return ()
     sentence = (
@@ -121,73 +101,63 @@ def check_leaks(table: AuditInput, seed: int = 0) -> tuple[Diagnostic, ...]:
     return (Diagnostic("leak", True, sentence, "Leave such a column out of the features.", denies=True),)
 
 
-def find_leaks(labelled: Labelled, names: tuple[str, ...]) -> dict[str, float]:
-    """The columns that look like copies of the labels, and the share of labels that each tells."""
-    usual = 1 - np.bincount(labelled.codes).max() / len(labelled.codes)
+def _find_leaks(table: AuditInput, windows: np.ndarray, annotator: int) -> dict[str, float]:
+    """The columns that look like copies of an annotator's labels, and the share of labels that each tells.
+
+    None where labels are too few, or of one class in a half of the sequences.
+    """
+    labels, steps = table.fit_labels[windows, :, annotator], np.arange(table.index.shape[1])
+    row, step = np.nonzero(labels >= 0)
+    if len(row) < MIN_STEPS:
+        return {}
+    groups = np.unique(table.groups[windows], return_inverse=True)[1]
+    half = (groups if groups.max() > 0 else np.arange(len(windows)))[row] % 2 == 0
+    codes = labels[row, step].astype(np.int64)
+    if min(len(np.unique(codes[half])), len(np.unique(codes[~half]))) < 2:
+        return {}
+    features, last = table.features[windows], table.lengths[windows][:, None] - 1
+    moved = {shift: np.clip(steps + shift, 0, last)[row, step] for shift in SHIFTS}  # steps: (labels,) each
+    values = {shift: features[row, at] for shift, at in moved.items()}  # (labels, features) each
+    beside = [labels[row, moved[shift]][:, None] == np.arange(len(table.class_names)) for shift in (1, -1)]
+    usual = 1 - np.bincount(codes).max() / len(codes)
     found = {}
-    for column, name in enumerate(names):
-        errors = min(_column_errors(labelled, column, shift) for shift in SHIFTS)
+    for column, name in enumerate(table.feature_names):
+        errors = 1.0
+        for shift in SHIFTS:
+            inside = moved[shift] == step + shift
+            errors = min(errors, _column_errors(values[shift][inside, column], codes[inside], half[inside]))
         if errors > min(MAX_ERRORS, 0.1 * usual):
             continue
-        if _other_errors(labelled, column) > max(MIN_OTHER_ERRORS, TIMES_AS_MANY * errors):
+        shifts = SHIFTS[:3] if features.shape[2] <= MAX_COLUMNS else SHIFTS[:1]
+        rest = [np.delete(values[shift], column, axis=1) for shift in shifts]
+        others = _other_errors(np.concatenate([*rest, *(each.astype(float) for each in beside)], axis=1), codes, half)
+        if others > max(MIN_OTHER_ERRORS, TIMES_AS_MANY * errors):
             found[name] = 1 - errors
     return found
 
 
-def _column_errors(labelled: Labelled, column: int, shift: int) -> float:
+def _column_errors(values: np.ndarray, codes: np.ndarray, half: np.ndarray) -> float:
     """Share of labels that differ from the most frequent one in their bin of the column, by the other half."""
-    inside = labelled.inside[shift]
-    values, codes, half = labelled.values[shift][inside, column], labelled.codes[inside], labelled.half[inside]
     if min(half.sum(), (~half).sum()) < MIN_STEPS // 2:
         return 1.0
     wrong = 0
     for judged in (half, ~half):
         edges = np.unique(np.quantile(values[~judged], np.linspace(0, 1, BINS + 1)[1:-1]))
-        place = np.searchsorted(edges, values, side="right")
+        bins = np.searchsorted(edges, values, side="right")
         counts = np.zeros((len(edges) + 1, codes.max() + 1))
-        np.add.at(counts, (place[~judged], codes[~judged]), 1)
-        wrong += int((counts.argmax(1)[place[judged]] != codes[judged]).sum())
+        np.add.at(counts, (bins[~judged], codes[~judged]), 1)
+        wrong += int((counts.argmax(1)[bins[judged]] != codes[judged]).sum())
     return wrong / len(values)
 
 
-def _other_errors(labelled: Labelled, column: int) -> float:
+def _other_errors(inputs: np.ndarray, codes: np.ndarray, half: np.ndarray) -> float:
     """Share of labels that a logistic regression on all other columns and the neighbouring labels does not tell."""
-    shifts = SHIFTS[:3] if labelled.values[0].shape[1] <= MAX_COLUMNS else SHIFTS[:1]
-    rest = [np.delete(labelled.values[shift], column, axis=1) for shift in shifts]
-    inputs = np.concatenate([*rest, labelled.neighbours], axis=1)
     wrong = 0
-    for judged in (labelled.half, ~labelled.half):
+    for judged in (half, ~half):
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-        model.fit(inputs[~judged], labelled.codes[~judged])
-        wrong += int((model.predict(inputs[judged]) != labelled.codes[judged]).sum())
+        model.fit(inputs[~judged], codes[~judged])
+        wrong += int((model.predict(inputs[judged]) != codes[judged]).sum())
     return wrong / len(inputs)
-
-
-def _draw_windows(table: AuditInput, seed: int) -> np.ndarray:
-    labelled = np.flatnonzero((table.fit_labels >= 0).any((1, 2)))
-    drawn = np.random.default_rng([seed, 13]).permutation(labelled)
-    return np.sort(drawn[: max(2, MAX_STEPS // table.index.shape[1])])
-
-
-def _gather(table: AuditInput, windows: np.ndarray, annotator: int) -> Labelled | None:
-    """The labels of an annotator in some windows; None where they are too few, or of one class in a half."""
-    labels, steps = table.fit_labels[windows, :, annotator], np.arange(table.index.shape[1])
-    last = table.lengths[windows][:, None] - 1
-    row, step = np.nonzero(labels >= 0)
-    if len(row) < MIN_STEPS:
-        return None
-    groups = np.unique(table.groups[windows], return_inverse=True)[1]
-    half = (groups if groups.max() > 0 else np.arange(len(windows)))[row] % 2 == 0
-    codes = labels[row, step].astype(np.int64)
-    if min(len(np.unique(codes[half])), len(np.unique(codes[~half]))) < 2:
-        return None
-    features = table.features[windows]
-    moved = {shift: np.clip(steps + shift, 0, last) for shift in SHIFTS}  # (windows, steps)
-    values = {shift: features[row, place[row, step]] for shift, place in moved.items()}
-    inside = {shift: place[row, step] == step + shift for shift, place in moved.items()}
-    kinds = np.arange(len(table.class_names))
-    beside = [labels[row, moved[shift][row, step]][:, None] == kinds for shift in (1, -1)]
-    return Labelled(codes, values, inside, np.concatenate(beside, axis=1).astype(float), half)
 
 
 # Of three stray labels of a class among 720 right ones, an error rate of that class cannot be estimated, and Q would be

@@ -70,26 +70,27 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     old, new = (each if isinstance(each, Results) else open_results(Path(each)) for each in (old, new))
     sides = old.audit, new.audit
     lines = read_lines(old.labels), read_lines(new.labels)
-    matched = match_labels(*lines, *sides)
-    n_both = len(matched.both) if matched.by else 0
-    n_same = pc.sum(pc.equal(matched.both["recorded"], matched.both["recorded_now"])).as_py() or 0 if n_both else 0
-    same_labels = n_same / (n_both + max(len(matched.old), len(matched.new))) if matched.by else 0.0
-    issues = label_changes(matched)
-    curves, messages = _compare_curves(*sides)
+    pairs, by, messages = match_labels(*lines, *sides)
+    then, now = (pairs[name].is_valid().to_numpy() for name in ("row", "row_now"))
+    n_both = int((then & now).sum())
+    n_same = pc.sum(pc.equal(pairs["recorded"], pairs["recorded_now"])).as_py() or 0
+    only = [int((then & ~now).sum()), int((now & ~then).sum())] if by else [len(each) for each in lines]
+    issues = label_changes(pairs)
+    curves, of_curves = _compare_curves(*sides)
     summary = {
         "old": _describe(old.audit),
         "new": _describe(new.audit),
         "matched": {
-            "by": matched.by or None,
+            "by": by or None,
             "labels": n_both,
             "relabelled": n_both - n_same,
-            "only_old": len(matched.old),
-            "only_new": len(matched.new),
+            "only_old": only[0],
+            "only_new": only[1],
         },
-        "issues": _describe_issues(issues) if matched.by else None,
-        "rate": _compare_rates(sides, lines, same_labels),
+        "issues": _describe_issues(issues) if by else None,
+        "rate": _compare_rates(sides, lines, n_same / (n_both + max(only)) if by else 0.0),
         **curves,
-        "said": [*matched.messages, *messages],
+        "said": [*messages, *of_curves],
     }
     return AuditComparison(to_json(summary), issues)
 
@@ -261,10 +262,7 @@ def independent_difference(old: Share, new: Share) -> Difference:
 def people_difference(old: Share, new: Share, people: tuple[People, People], same_labels: float) -> Difference:
     """The difference of two shares with people as the unit; those who are in both audits are paired.
 
-    Parameters
-    ----------
-    people : of the old and of the new audit, at least two in each
-    same_labels : share of the labels that are in both audits and recorded alike
+    Each audit has at least two people; `same_labels` is the share of labels that both audits have recorded alike.
     """
     value = float(new.value - old.value)
     errors = [float(np.subtract(share.upper, share.lower)) / (2 * Z) for share in (old, new)]
@@ -291,11 +289,8 @@ def _influence(people: People, names: list[str]) -> np.ndarray:
 def curve_difference(points: np.ndarray, old: Share, new: Share, critical: float) -> dict[str, float]:
     """Two curves on the same points at the moment at which they differ most surely; empty where no moment has both.
 
-    Limits and p-value are those of the whole curve, corrected for the choice of the moment.
-
-    Parameters
-    ----------
-    critical : half-width of a simultaneous 95 % band in standard errors, at least that of a single moment
+    Limits and p-value are those of the whole curve, corrected for the choice of a moment. `critical` is half the width
+    of a simultaneous 95 % band in standard errors, at least that of a single moment.
     """
     value = np.asarray(new.value) - np.asarray(old.value)
     down, up = (np.asarray(half) for half in _half_widths(old, new))
@@ -347,25 +342,6 @@ COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_righ
 KINDS = ("new", "resolved", "persisting")
 
 
-@dataclass(frozen=True)
-class MatchedLabels:
-    """The labels of two audits side by side.
-
-    Attributes
-    ----------
-    both : one line for each label that is in both; columns of the new audit end in _now
-    old, new : the labels that are in one audit alone
-    by : the columns by which they were matched, in words; "" where they cannot be matched
-    messages : sentences about it
-    """
-
-    both: pa.Table
-    old: pa.Table
-    new: pa.Table
-    by: str
-    messages: tuple[str, ...] = ()
-
-
 def read_lines(labels: pa.Table | Path) -> pa.Table:
     """Every recorded label of an audit; texts are of one type, and no annotator is an empty name."""
     table = read_labels(labels, COLUMNS)
@@ -378,75 +354,57 @@ def read_lines(labels: pa.Table | Path) -> pa.Table:
 
 def match_labels(
     old: pa.Table, new: pa.Table, old_audit: Mapping[str, Any], new_audit: Mapping[str, Any]
-) -> MatchedLabels:
-    """Match the lines of two audits, as of `read_lines`, or say why that cannot be done."""
+) -> tuple[pa.Table, str, list[str]]:
+    """The lines of two audits side by side, the columns by which they were matched in words, and messages.
+
+    Columns of the new audit end in _now; those of an audit that lacks a label are null. Where labels cannot be matched,
+    the table and the words are empty, and the message says why.
+    """
     timed = [audit["table"]["columns"].get("time") is not None for audit in (old_audit, new_audit)]
-    if timed[0] != timed[1]:
-        which = ("old", "new")[timed.index(False)]
-        why = f"The {which} audit has no column of times and the other has one, so labels cannot be matched."
-        return _unmatched(old, new, why)
     people = [audit["table"].get("annotators") or [] for audit in (old_audit, new_audit)]
     one_each = max(map(len, people)) <= 1
     keys = ["sequence", "time"] if one_each else ["sequence", "time", "annotator"]
     right_names = [f"{name}_now" if name not in keys else name for name in COLUMNS]
-    both = old.join(new.rename_columns(right_names), keys, join_type="inner")
-    if not len(both):
+    pairs = old.join(new.rename_columns(right_names), keys, join_type="full outer")
+    n_both = pc.sum(pc.and_(pairs["row"].is_valid(), pairs["row_now"].is_valid())).as_py() or 0
+    fewer, why = min(len(old), len(new)), ""
+    if timed[0] != timed[1]:
+        which = ("old", "new")[timed.index(False)]
+        why = f"The {which} audit has no column of times and the other has one, so labels cannot be matched."
+    elif not n_both and people[0] and people[1] and not set(people[0]) & set(people[1]):
+        why = "No annotator is in both audits, so labels cannot be matched."
+    elif not n_both and bool(people[0]) != bool(people[1]):
+        which = "new" if people[0] else "old"
+        why = f"The {which} audit names no annotators and the other does, so labels cannot be matched."
+    elif not n_both:
         key = "sequence and time" if timed[0] else "sequence and row number"
         why = f"No label of one audit has the {key} of a label of the other, so labels cannot be matched."
-        if people[0] and people[1] and not set(people[0]) & set(people[1]):
-            why = "No annotator is in both audits, so labels cannot be matched."
-        elif bool(people[0]) != bool(people[1]):
-            which = "new" if people[0] else "old"
-            why = f"The {which} audit names no annotators and the other does, so labels cannot be matched."
-        return _unmatched(old, new, why)
-    if len(both) > min(len(old), len(new)):
-        return _unmatched(old, new, "Several labels share a sequence, time and annotator, so they cannot be matched.")
+    elif n_both > fewer:
+        why = "Several labels share a sequence, time and annotator, so they cannot be matched."
+    if why:
+        return pairs.slice(0, 0), "", [why]
     by = f"sequence{', ' if not one_each else ' and '}{'time' if timed[0] else 'row number'}"
     by += "" if one_each else " and annotator"
-    only_old, only_new = (side.join(both.select(keys), keys, join_type="left anti") for side in (old, new))
-    messages, fewer = [], min(len(old), len(new))
+    messages = []
     if not timed[0]:
         messages.append(
             "There is no column of times: labels are matched by row number, which is correct only if no row moved."
         )
-    if 2 * len(both) < fewer:
-        messages.append(f"Only {len(both):,} of {fewer:,} labels could be matched: read the counts with care.")
+    if 2 * n_both < fewer:
+        messages.append(f"Only {n_both:,} of {fewer:,} labels could be matched: read the counts with care.")
     for which, mine, other in (("old", people[0], people[1]), ("new", people[1], people[0])):
         alone = set(mine) - set(other) if not one_each else ()
         if alone:
             messages.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
-    return MatchedLabels(both, only_old, only_new, by, tuple(messages))
+    return pairs, by, messages
 
 
-def label_changes(matched: MatchedLabels) -> pa.Table:
-    """One line for each label that is an issue in either audit; `change` is new, resolved or persisting.
-
-    Empty where labels could not be matched.
-    """
-    both = matched.both
-    if not matched.by:
-        return _columns(both, "new")
-    then, now = both["is_issue"], both["is_issue_now"]
-    choices = {"new": pc.and_not(now, then), "resolved": pc.and_not(then, now), "persisting": pc.and_(then, now)}
-    parts = [_columns(both.filter(chosen), kind) for kind, chosen in choices.items()]
-    keys = ("sequence", "time", "annotator")
-    renamed = matched.new.rename_columns([name if name in keys else f"{name}_now" for name in COLUMNS])
-    parts.append(_columns(matched.old.filter(matched.old["is_issue"]), "resolved"))
-    parts.append(_columns(renamed.filter(renamed["is_issue_now"]), "new"))
-    return pa.concat_tables(parts)
-
-
-def _columns(table: pa.Table, kind: str) -> pa.Table:
-    """The columns of `label_changes`, null where an audit lacks the label."""
-    types = {"row": pa.int64(), "recorded": pa.large_string(), "probability_right": pa.float64()}
-    columns = {"change": pa.array([kind] * len(table), pa.string())}
-    columns |= {name: table[name] for name in ("sequence", "time", "annotator")}
-    for name in ("row", "row_now", "recorded", "recorded_now", "probability_right", "probability_right_now"):
-        there = name in table.column_names
-        kind_of = types[name.removesuffix("_now")]
-        columns[name] = table[name].cast(kind_of) if there else pa.nulls(len(table), kind_of)
-    return pa.table(columns)
-
-
-def _unmatched(old: pa.Table, new: pa.Table, why: str) -> MatchedLabels:
-    return MatchedLabels(old.slice(0, 0), old, new, "", (why,))
+def label_changes(pairs: pa.Table) -> pa.Table:
+    """One line for each label that is an issue in either audit; `change` is new, resolved or persisting."""
+    then, now = (pc.fill_null(pairs[name], False) for name in ("is_issue", "is_issue_now"))
+    names = ("row", "row_now", "recorded", "recorded_now", "probability_right", "probability_right_now")
+    columns = {name: pairs[name] for name in ("sequence", "time", "annotator", *names)}
+    if "annotator_now" in pairs.column_names:  # one annotator each, by whatever name
+        columns["annotator"] = pc.coalesce(pairs["annotator"], pairs["annotator_now"])
+    change = pc.if_else(then, pc.if_else(now, "persisting", "resolved"), "new")
+    return pa.table({"change": change, **columns}).filter(pc.or_(then, now))

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,63 +31,40 @@ MAX_TEXT = 10_000  # characters of a comment, a name or a label
 
 @dataclass(frozen=True)
 class Item:
-    """One stretch of labels of one annotator that is to be settled.
-
-    Attributes
-    ----------
-    kind : "suspect", or "sample" for an item of the probability sample
-    sequence, annotator : None where the table names none
-    first_row, last_row : rows of the user's table from 0, both included
-        The item is made of the rows between them that belong to its sequence and annotator.
-    probability : of a sample item, that of being drawn given the items before it; None for a suspect
-    draws : how many times it was drawn; 0 for a suspect
-    target : the marked row, which a decision must cover; the drawn label of a sample item
-    position : place in the queue; None for a single step that was split off a stretch
-    draw : number of the draw, from 0; None for a suspect
-    """
+    """One stretch of labels of one annotator that is to be settled."""
 
     item_id: str
     audit: str
-    kind: str
+    kind: str  # "suspect", or "sample" for an item of the probability sample
     sequence: str | None
     annotator: str | None
-    first_row: int
-    last_row: int
-    probability: float | None = None
-    draws: int = 0
-    target: int | None = None
-    position: int | None = None
-    draw: int | None = None
+    first_row: int  # of the user's table, from 0; those rows of the stretch that have its sequence and annotator count
+    last_row: int  # included
+    probability: float | None = None  # of being drawn given the items before it; None for a suspect
+    draws: int = 0  # how many times it was drawn; 0 for a suspect
+    target: int | None = None  # the marked row, which a decision must cover; the drawn label of a sample item
+    position: int | None = None  # in the queue; None for a single step that was split off a stretch
+    draw: int | None = None  # number of the draw, from 0; None for a suspect
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one reviewer decided about one item.
-
-    Attributes
-    ----------
-    action : "label", "keep" for the recorded labels are right, or "skip"
-    label : the label that is right; None unless the action is "label"
-    first_row, last_row : rows of the user's table from 0, both included; they may be fewer than those of the item
-    shown : JSON of what was on the screen
-    request : random text that the browser made, by which a repeated request is known
-    decided_at, undone_at : UTC in ISO 8601; `decided_at` is set by the store where it is empty
-    """
+    """What one reviewer decided about one item."""
 
     item_id: str
     audit: str
     reviewer: str
-    action: str
-    label: str | None
-    first_row: int
+    action: str  # "label", "keep" if the recorded labels are right, or "skip"
+    label: str | None  # the label that is right; None unless the action is "label"
+    first_row: int  # they may be fewer than those of the item
     last_row: int
     sequence: str | None = None
     annotator: str | None = None
     comment: str = ""
-    shown: str = "{}"
+    shown: str = "{}"  # JSON of what was on the screen
     probability: float | None = None
-    request: str | None = None
-    decided_at: str = ""
+    request: str | None = None  # random text that the browser made, by which a repeated request is known
+    decided_at: str = ""  # UTC in ISO 8601; set by the store where it is empty
     undone_at: str | None = None
     decision_id: int | None = None
 
@@ -106,47 +82,35 @@ _ROWS = Rule(
     "about whole rows from 0, the first not after the last",
     lambda entry: 0 <= entry["first_row"] <= entry["last_row"],
 )
-_ITEM_SHAPE = (
-    {
-        **dict.fromkeys(("item_id", "audit"), TEXT),
-        "kind": one_of(KINDS),
-        **dict.fromkeys(("sequence", "annotator"), Maybe(TEXT)),
-        **dict.fromkeys(("first_row", "last_row", "draws"), COUNT),
-        "probability": Maybe(_SHARE),
-        **dict.fromkeys(("target", "position", "draw"), Maybe(COUNT)),
-    },
-    _ROWS,
-    Rule(
-        "drawn with an inclusion probability, as every item of the sample is",
-        lambda item: (
-            item["kind"] != "sample" or item["position"] is None or None not in (item["draw"], item["probability"])
-        ),
+_IS_DRAWN = Rule(
+    "drawn with an inclusion probability, as every item of the sample is",
+    lambda item: (
+        item["kind"] != "sample" or item["position"] is None or None not in (item["draw"], item["probability"])
     ),
 )
-_DECISION_SHAPE = (
-    {
-        **dict.fromkeys(("item_id", "audit", "shown", "decided_at"), TEXT),
-        "action": one_of(ACTIONS),
-        "reviewer": (_SHORT_TEXT, Rule("a name that is not empty", lambda name: bool(name.strip()))),
-        "label": Maybe(_SHORT_TEXT),
-        "comment": _SHORT_TEXT,
-        **dict.fromkeys(("first_row", "last_row"), COUNT),
-        "probability": Maybe(_SHARE),
-        **dict.fromkeys(("sequence", "annotator", "request", "undone_at"), Maybe(TEXT)),
-        "decision_id": Maybe(COUNT),
-    },
-    _ROWS,
-    Rule(
-        "with a label if its action is 'label', and without one otherwise",
-        lambda decision: (decision["label"] is not None) == (decision["action"] == "label"),
-    ),
+_HAS_LABEL = Rule(
+    "with a label if its action is 'label', and without one otherwise",
+    lambda decision: (decision["label"] is not None) == (decision["action"] == "label"),
 )
+_BY_TYPE = {"str": TEXT, "str | None": Maybe(TEXT), "int": COUNT, "int | None": Maybe(COUNT)}
+_BY_TYPE |= {"float | None": Maybe(_SHARE)}
+_STRICTER = {
+    "kind": one_of(KINDS),
+    "action": one_of(ACTIONS),
+    "reviewer": (_SHORT_TEXT, Rule("a name that is not empty", lambda name: bool(name.strip()))),
+    "label": Maybe(_SHORT_TEXT),
+    "comment": _SHORT_TEXT,
+}
+_SHAPES: dict[type, Any] = {
+    kind: {each.name: _STRICTER.get(each.name) or _BY_TYPE[str(each.type)] for each in fields(kind)}
+    for kind in (Item, Decision)
+}
 
 
 def check_record(record: Item | Decision) -> None:
     """Refuse a record that the database must not hold; SQLite itself keeps any value in any column."""
-    is_item = isinstance(record, Item)
-    check_content(vars(record), _ITEM_SHAPE if is_item else _DECISION_SHAPE, "item" if is_item else "decision")
+    name, rule = ("item", _IS_DRAWN) if isinstance(record, Item) else ("decision", _HAS_LABEL)
+    check_content(vars(record), (_SHAPES[type(record)], _ROWS, rule), name)
 
 
 # The tables of `decisions.sqlite` and their version.
@@ -171,19 +135,6 @@ TABLES = (
 
 def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables of an empty database; refuse one of a newer version, or of another program."""
-    check_owner(connection, path)  # before the journal mode of a foreign file would be changed
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # as earlier versions wrote it
-        connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("PRAGMA synchronous = EXTRA")  # the folder, too, after the journal is gone
-    with _immediate(connection):
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been first
-            for statement in TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def check_owner(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse the database of another program or of a newer version; nothing is written."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if (tables or version) and not {"items", "decisions", "settings"} <= tables:
@@ -193,6 +144,14 @@ def check_owner(connection: sqlite3.Connection, path: Path) -> None:
             f"{str(path)!r} was written by a newer version of labeltide (its format is {version}, this one reads up "
             f"to {VERSION}). Update labeltide with: pip install -U labeltide."
         )
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # as earlier versions wrote it
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("PRAGMA synchronous = EXTRA")  # the folder, too, after the journal is gone
+    with _immediate(connection):
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been first
+            for statement in TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 @contextmanager
@@ -270,9 +229,7 @@ class DecisionStore:
     def __enter__(self) -> DecisionStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -443,25 +400,15 @@ def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
 
 @dataclass(frozen=True)
 class Settled:
-    """Labels that reviewers settled, one entry for each line of a table that a decision covers.
+    """Labels that reviewers settled, one entry for each line of a table that a decision covers."""
 
-    Attributes
-    ----------
-    line : int64 array of shape (settled,), indices into the lines that were passed
-    row : int64 array of shape (settled,), rows of the user's table
-    annotator, label, reviewer, comment, action : lists of texts
-        The label that is right. Reviewers who agree are joined by ", ".
-    disputed : int64 array of shape (disputed,), the lines on which reviewers differ, which are left out
-    """
-
-    line: np.ndarray
-    row: np.ndarray
+    line: np.ndarray  # int64 (settled,): indices into the lines that were passed
+    row: np.ndarray  # int64 (settled,): rows of the user's table
     annotator: list[str | None]
-    label: list[str]
-    reviewer: list[str]
+    label: list[str]  # the label that is right
+    reviewer: list[str]  # those who agree are joined by ", "
     comment: list[str]
-    action: list[str]
-    disputed: np.ndarray
+    disputed: np.ndarray  # int64 (disputed,): lines on which reviewers differ, which are left out
 
     @property
     def n_disputed(self) -> int:
@@ -475,12 +422,8 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
     """The labels that standing decisions settle.
 
     A reviewer's latest decision on a label stands. Where reviewers differ, the label is left out and counted. A kept
-    label is the recorded one; where nothing was recorded, nothing is settled.
-
-    Parameters
-    ----------
-    decisions : as of `DecisionStore.standing`
-    lines : pyarrow.Table with the columns row, sequence, annotator and recorded, as labels.parquet has them
+    label is the recorded one; where nothing was recorded, nothing is settled. `lines` has the columns row, sequence,
+    annotator and recorded, as labels.parquet has them.
     """
     rows = lines["row"].to_numpy()
     order = np.argsort(rows, kind="stable")
@@ -516,7 +459,6 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
         label=[label for _, _, label, _ in kept],
         reviewer=[", ".join(dict.fromkeys(d.reviewer for d in said)) for *_, said in kept],
         comment=["; ".join(d.comment for d in said if d.comment) for *_, said in kept],
-        action=["label" if any(d.action == "label" for d in said) else "keep" for *_, said in kept],
         disputed=np.array(disputed, np.int64),
     )
 
@@ -525,7 +467,6 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
 
 TABLE = ("name", "rows", "sequences", "labels", "columns", "classes", "features", "annotators", "digest")
 SETTINGS = ("model", "seed", "window", "fdr")
-BLOCK = 1 << 20
 
 
 def audit_identity(summary: Mapping[str, Any]) -> str:
@@ -547,6 +488,5 @@ def file_digest(path: Path) -> str:
         if file != path:
             digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode("utf-8", "replace"))
         with file.open("rb") as source:
-            while block := source.read(BLOCK):
-                digest.update(block)
+            hashlib.file_digest(source, lambda: digest)
     return f"sha256:{digest.hexdigest()}"

@@ -193,33 +193,21 @@ PartTotals = Mapping[str, Any]  # sums over the labels of a part by the names of
 
 @dataclass
 class Totals:
-    """Sums over all labels.
+    """Sums over all labels."""
 
-    Attributes
-    ----------
-    edges : borders of the parts of the first clock
-    codes : of each class of the table among those that are judged, -1 for others: (classes + 1,)
-    by_class : labels, issues and expected contested labels of each class: (3, classes)
-    by_clock : labels and expected contested labels in each part of the clock: (2, parts)
-    by_sequence : labels and issues of each sequence: (2, sequences)
-    by_annotator : labels of each annotator
-    by_kind : issues of each of `KINDS`
-    wrong : the expected number of wrong labels
-    positions : lines before each chunk
-    """
-
-    edges: np.ndarray
-    codes: np.ndarray
-    by_class: np.ndarray
-    by_sequence: np.ndarray
-    by_annotator: np.ndarray
+    edges: np.ndarray  # borders of the parts of the first clock
+    codes: np.ndarray  # of each class of the table among those that are judged, -1 for others: (classes + 1,)
+    by_class: np.ndarray  # labels, issues and expected contested labels of each class: (3, classes)
+    by_sequence: np.ndarray  # labels and issues of each sequence: (2, sequences)
+    by_annotator: np.ndarray  # labels of each annotator
+    # Labels and expected contested labels in each part of the clock: (2, parts).
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
-    by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))
+    by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))  # issues of each
     corrected: int = 0
     false_alarms: float = 0.0
-    wrong: float = 0.0
+    wrong: float = 0.0  # the expected number of wrong labels
     several: bool = False
-    positions: list[int] = field(default_factory=lambda: [0])
+    positions: list[int] = field(default_factory=lambda: [0])  # lines before each chunk
 
     def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
         """Count the lines of a part; several threads may do so at a time."""
@@ -268,7 +256,7 @@ class Totals:
             by_class=np.zeros((3, len(table.class_names))),
             by_sequence=np.zeros((2, len(table.sequence_names)), dtype=np.int64),
             by_annotator=np.zeros(len(table.annotator_names or ()), dtype=np.int64),
-            several=job.scorer.several,
+            several=job.scorer.judge.several,
         )
 
     @property
@@ -404,11 +392,6 @@ class Stretch(NamedTuple):
     timeline: dict[str, Any]
     lines: pa.Table
 
-    def lies_in(self, other: Stretch) -> bool:
-        """Whether another stretch shows all of it."""
-        same = (self.chunk, self.sequence) == (other.chunk, other.sequence)
-        return same and bool(np.isin(self.steps, other.steps).all())
-
 
 def describe_timelines(
     job: JudgeJob, flags: Flags, totals: Totals, plan: Sequence[Mapping[str, Any]], signals: list[int]
@@ -429,7 +412,7 @@ def describe_timelines(
     }
     needed = {chunks_of[sequence][0] for sequence in worst} | {n for sequence in planned for n in chunks_of[sequence]}
 
-    def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[Stretch, Stretch]]]:
+    def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[np.ndarray, Stretch]]]:
         with torch_on_one_thread():
             judged = _JudgedChunk(job, number, flags, totals.positions[number], signals)
         shown = {each: judged.worst(each) for each in worst if chunks_of[each][0] == number}
@@ -440,14 +423,15 @@ def describe_timelines(
         }
 
     of_worst: dict[int, Stretch] = {}
-    of_plan: dict[int, tuple[Stretch, Stretch]] = {}
+    of_plan: dict[int, tuple[np.ndarray, Stretch]] = {}
     for shown, found in work_ahead(read, sorted(needed)):
         of_worst |= shown
         of_plan = found | of_plan
     stretches = [of_worst[sequence] for sequence in worst]
     for order in sorted(of_plan):
-        exact, drawn = of_plan[order]
-        if not any(exact.lies_in(earlier) for earlier in stretches):
+        steps, drawn = of_plan[order]
+        alike = [each for each in stretches if (each.chunk, each.sequence) == (drawn.chunk, drawn.sequence)]
+        if not any(np.isin(steps, each.steps).all() for each in alike):
             stretches.append(drawn._replace(timeline={**drawn.timeline, "planned": order}))
     if not stretches:
         return [], pa.table({name: pa.array([], pa.string()) for name in (*COLUMNS, "position")})
@@ -483,8 +467,8 @@ class _JudgedChunk:
             start += int((before[start + STEPS : end + 1] - before[start : end + 1 - STEPS]).argmax())
         return self._stretch(sequence, np.arange(start, min(start + STEPS, end)))
 
-    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[Stretch, Stretch] | None:
-        """A stretch of the plan, and the same with what lies around it; None where its times are not here."""
+    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[np.ndarray, Stretch] | None:
+        """The steps of a stretch of the plan, and it with what lies around it; None where its times are not here."""
         start, end = self._bounds(sequence)
         times = self._times(np.arange(start, end))
         if entry["first"] not in times or entry["last"] not in times:
@@ -493,7 +477,7 @@ class _JudgedChunk:
         steps = start + np.arange(low, high + 1)[:STEPS]
         more = min(max(10, len(steps) // 4), max(0, (STEPS - len(steps)) // 2))  # a quarter of its length on each side
         around = np.arange(max(start, int(steps[0]) - more), min(end, int(steps[-1]) + 1 + more))
-        return self._stretch(sequence, steps), self._stretch(sequence, around)
+        return steps, self._stretch(sequence, around)
 
     def _bounds(self, sequence: int) -> tuple[int, int]:
         first = sequence - self.first_sequence
@@ -626,7 +610,7 @@ def describe_labels(
 ) -> tuple[dict[str, Any], pa.Table]:
     """What was found about single labels, and the lines that timelines show; `judged` is the audit of the sample."""
     table = job.table
-    plan = describe_plan(sample, judged, flags.of_windows(judged))
+    plan = describe_plan(sample, judged, judged.flags_below(flags.threshold))
     timelines, lines = describe_timelines(job, flags, totals, plan, telling_features(sample, judged))
     described = {
         "issues": totals.describe_issues(table.sequence_names, table.class_names, judged),

@@ -53,24 +53,14 @@ SUPPORT = "support"  # the column of parts from which reasons are written once t
 
 @dataclass(frozen=True)
 class JudgeJob:
-    """All that judging a chunk needs; it can be sent to another process.
+    """All that judging a chunk needs; it can be sent to another process."""
 
-    Attributes
-    ----------
-    table : a `Layout` or, of one chunk, a `MemoryTable`
-    folder : where judged parts are written; None keeps them in `held`
-    class_shares : float array of shape (classes,), the mean posterior, with which error rates are averaged
-    shifts : by which labels of the table are moved to their time
-    may_name : bool array of shape (classes,), whether wrong labels of each recorded class may be named; of others only
-        labels that lie at a wrong time are
-    """
-
-    table: Any
+    table: Any  # a `Layout` or, of one chunk, a `MemoryTable`
     scorer: Scorer
-    folder: Path | None
-    class_shares: np.ndarray
-    shifts: TableShifts
-    may_name: np.ndarray
+    folder: Path | None  # where judged parts are written; None keeps them in `held`
+    class_shares: np.ndarray  # (classes,): the mean posterior, with which error rates are averaged
+    shifts: TableShifts  # by which labels of the table are moved to their time
+    may_name: np.ndarray  # bool (classes,): of other recorded classes, only labels at a wrong time are named
     held: dict[int, pa.Table] = field(default_factory=dict)
 
     def has_part(self, number: int) -> bool:
@@ -144,10 +134,7 @@ def _part_path(folder: Path, number: int) -> Path:
 def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Table:
     """The lines of labels.parquet but for flags, in whose place stands what speaks for another label.
 
-    Parameters
-    ----------
-    given : the windows of a chunk with labels of all classes; those of rare ones are kept as they are
-    numbers : int64 array, the number of each row in the user's table
+    `given` has labels of all classes, of which rare ones are kept as they are; `numbers` those of rows of the table.
     """
     rare = job.table.rare
     table = job.shifts.apply(leave_out(given, rare))
@@ -222,7 +209,7 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
     signal = np.zeros((shape[0] * shape[1], scores.signal.shape[1]), dtype=np.float32)
     signal[table.place] = scores.signal
     differs = (table.fit_labels >= 0) & (table.fit_labels != best[..., None])
-    rates = (job.scorer.error_rates @ job.class_shares).astype(np.float32)  # (annotators or 1, points)
+    rates = (job.scorer.judge.error_rates @ job.class_shares).astype(np.float32)  # (annotators or 1, points)
     flat = np.zeros((len(rates), best.size), dtype=np.float32)
     flat[:, table.place] = rates[:, scores.point]
     wrong = np.broadcast_to(np.moveaxis(flat.reshape(len(rates), *shape), 0, -1), table.labels.shape)
@@ -236,33 +223,19 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
 
 @dataclass
 class Scorer:
-    """The networks and the judge of a fitted estimator.
-
-    Attributes
-    ----------
-    networks : of cross-fitting; None where every label was trusted, and nothing was cross-fitted
-    known_rows : by which windows that were learned from are found
-    sample : the features of the windows from which the scorer was made, and what their signal is: a table in memory is
-        one chunk of all windows, which networks need not read again
-    """
+    """The networks and the judge of a fitted estimator."""
 
     estimator: TideClassifier
-    networks: FoldNetworks | None
-    known_rows: KnownRows | None
+    networks: FoldNetworks | None  # None where every label was trusted, and nothing was cross-fitted
+    known_rows: KnownRows | None  # by which windows that were learned from are found
+    # The features of the windows from which the scorer was made, and their signal: a table in memory is one chunk of
+    # all windows, which networks need not read again.
     sample: tuple[np.ndarray, Tensor] | None = None
     judge: Judge = field(init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the sample, which other processes do not meet."""
         return {**vars(self), "sample": None}
-
-    @property
-    def error_rates(self) -> np.ndarray:
-        return self.judge.error_rates
-
-    @property
-    def several(self) -> bool:
-        return self.judge.several
 
     def score(self, table: AuditInput) -> Scores:
         """Judge every step that belongs to one of the windows of a table."""
@@ -323,15 +296,10 @@ FIRST = 8  # steps of a row that are looked at
 
 
 class KnownRows(NamedTuple):
-    """The training rows of a fit.
-
-    Attributes
-    ----------
-    sketches : of the training rows, uint64, in order; None where they are not known, and every row gets a digest
-    """
+    """The training rows of a fit."""
 
     rows: TrainingRows
-    sketches: np.ndarray | None
+    sketches: np.ndarray | None  # of the training rows, in order; None where not known: every row gets a digest
 
     def find_folds(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """As `TrainingRows.find_folds`."""
@@ -367,17 +335,11 @@ QUALITY = "probability_right"
 
 @dataclass(frozen=True)
 class Flags:
-    """Which labels are flagged: those with a quality below the threshold for which another is likelier, or all such.
+    """Which labels are flagged: those with a quality below the threshold for which another is likelier, or all such."""
 
-    Attributes
-    ----------
-    threshold, counts : as `find_threshold` gives them
-    spend_fdr : whether labels for which no other is likelier are flagged too
-    """
-
-    threshold: float
+    threshold: float  # with `counts`, as `find_threshold` gives it
     counts: np.ndarray
-    spend_fdr: bool = False
+    spend_fdr: bool = False  # whether labels for which no other is likelier are flagged too
 
     @property
     def n_issues(self) -> int:
@@ -387,10 +349,6 @@ class Flags:
         """The flags of the lines of a part: bool of shape (lines,)."""
         with np.errstate(invalid="ignore"):
             return may_flag(part, self.spend_fdr) & (part[QUALITY].to_numpy() < self.threshold)
-
-    def of_windows(self, judged: LabelAudit) -> np.ndarray:
-        """The flags of the labels of an audit: bool of shape (n, steps, annotators)."""
-        return judged.flags_below(self.threshold)
 
     def buckets(self, size: int) -> np.ndarray:
         """Rising borders of quality, between which lie about `size` flagged labels each."""
@@ -431,20 +389,15 @@ SHIFTS = dict(zip(BITS, accumulate(BITS.values(), initial=0), strict=False))  # 
 
 def pack_support(support: Support) -> np.ndarray:
     """One number for every label: uint64 of shape (labels,); shares are whole percents, as they are shown."""
-    parts = {
+    parts = support._asdict() | {
         "marked": np.ones(len(support.recorded)),
-        "recorded": support.recorded,
-        "suggested": support.suggested,
-        "agreeing": support.agreeing,
-        "neighbours": support.neighbours,
         "same": support.signal == support.suggested,
         "signal_percent": np.rint(100 * support.signal_probability.astype(np.float64)),
-        "others": support.others,
         "wrong_percent": np.rint(100 * support.wrong.astype(np.float64)),
     }
     packed = np.zeros(len(support.recorded), dtype=np.uint64)
-    for name, values in parts.items():
-        whole = np.minimum(np.asarray(values).astype(np.int64), 2 ** BITS[name] - 1)
+    for name in BITS.keys() & parts.keys():
+        whole = np.minimum(parts[name].astype(np.int64), 2 ** BITS[name] - 1)
         packed |= whole.astype(np.uint64) << np.uint64(SHIFTS[name])
     return packed
 
@@ -458,28 +411,18 @@ def kinds_of(packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
 def unpack_support(packed: np.ndarray) -> Support:
     """What `pack_support` packed; where the features speak for another label than the suggested one, it is -1."""
     parts = {name: _part(packed, name).astype(np.int64) for name in BITS}
-    return Support(
-        recorded=parts["recorded"],
-        suggested=parts["suggested"],
-        agreeing=parts["agreeing"],
-        neighbours=parts["neighbours"],
-        signal=np.where(parts["same"] > 0, parts["suggested"], -1),
-        signal_probability=parts["signal_percent"] / 100,
-        others=parts["others"],
-        wrong=parts["wrong_percent"] / 100,
-    )
+    shares = parts["signal_percent"] / 100, parts["wrong_percent"] / 100
+    signal = np.where(parts["same"] > 0, parts["suggested"], -1)
+    known = {name: parts[name] for name in Support._fields if name in parts}
+    return Support(**known, signal=signal, signal_probability=shares[0], wrong=shares[1])
 
 
 @dataclass
 class Reasons:
-    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds.
-
-    Attributes
-    ----------
-    _known : what sentences are written from, rising, and the sentences; replaced as a whole, as several threads write
-    """
+    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds."""
 
     classes: Sequence[str]
+    # What sentences are written from, rising, and the sentences; replaced as a whole, as several threads write.
     _known: tuple[np.ndarray, pa.Array] = (np.zeros(0, dtype=np.uint64), pa.array([], pa.string()))
 
     def write(self, packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:

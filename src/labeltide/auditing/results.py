@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide._files import write_json
@@ -35,12 +34,7 @@ EDITED = "issues-edited"  # and a number: an issues.csv in which somebody has ty
 
 @contextmanager
 def new_results(folder: Path) -> Iterator[Path]:
-    """A draft to write all results to: it becomes the folder at a good end, which else stays as it was.
-
-    Parameters
-    ----------
-    folder : new or empty, or the results of an earlier audit, which are replaced
-    """
+    """A draft to write all results to: at a good end it becomes the folder, in place of results of an earlier audit."""
     check_folder(folder)
     with draft_beside(folder) as draft:
         yield draft
@@ -216,7 +210,7 @@ LABEL_COLUMNS = {
     "kind": "text",
     "reason": "text",
 }
-MAX_ROWS = 2**53
+RANGES = {"count": (0, 2**53 - 1), "chance": (-1e-6, 1 + 1e-6), "number": (-np.inf, np.inf)}
 
 
 def read_labels(source: pa.Table | Path, columns: Sequence[str]) -> pa.Table:
@@ -239,43 +233,27 @@ def read_labels(source: pa.Table | Path, columns: Sequence[str]) -> pa.Table:
         raise ValueError(f"{str(path)!r} is not what an audit of this version writes: {why}. Audit again.") from None
 
 
-def _check_column(name: str, column: pa.ChunkedArray) -> Any:
-    kind = column.type
-    holds = LABEL_COLUMNS.get(name, "text")
-    if holds == "count":
-        _expect(pa.types.is_integer(kind) and not column.null_count, name, "whole numbers")
-        column = column.cast(pa.int64())
-        ends = pc.min_max(column).as_py()
-        _expect(not len(column) or (ends["min"] >= 0 and ends["max"] < MAX_ROWS), name, "rows of a table")
-        return column
-    if holds == "flag":
-        _expect(pa.types.is_boolean(kind), name, "true or false")
-        return column
-    if holds in ("number", "chance"):
-        _expect(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind), name, "numbers")
-        column = column.cast(pa.float64())
-        _expect(
-            _is_within(column, 1.0 if holds == "chance" else float("inf")), name, "finite numbers, chances in [0, 1]"
-        )
-        return column
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
-    _expect(is_text or pa.types.is_dictionary(kind), name, "texts")
-    _expect(name != "sequence" or not column.null_count, name, "texts without gaps")
-    return column.cast(pa.string())
-
-
-def _is_within(column: pa.ChunkedArray, most: float) -> bool:
-    """Whether all numbers are finite or missing and, where there is a limit, from 0 to it."""
-    values = column.to_numpy()
-    known = values[~np.isnan(values)]
-    if not np.isfinite(known).all():
-        return False
-    return most == float("inf") or not len(known) or (known.min() >= -1e-6 and known.max() <= most + 1e-6)
-
-
-def _expect(is_right: bool, name: str, rule: str) -> None:
-    if not is_right:
-        raise ValueError(f"its column {name!r} must hold {rule}")
+def _check_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in the type that it has in memory; a ValueError where it holds anything else."""
+    holds, kind, types = LABEL_COLUMNS.get(name, "text"), column.type, pa.types
+    is_number = types.is_floating(kind) or types.is_integer(kind) or types.is_null(kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind) or types.is_dictionary(kind)
+    fits, wanted, words = {
+        "count": (types.is_integer(kind) and not column.null_count, pa.int64(), "whole numbers, rows of a table"),
+        "flag": (types.is_boolean(kind), kind, "true or false"),
+        "number": (is_number, pa.float64(), "finite numbers"),
+        "chance": (is_number, pa.float64(), "numbers from 0 to 1"),
+        "text": (is_text and not (name == "sequence" and column.null_count), pa.string(), "texts without gaps"),
+    }[holds]
+    if fits:
+        column = column.cast(wanted)
+        if holds in RANGES:
+            values = column.to_numpy()
+            known, (low, high) = values[~np.isnan(values)], RANGES[holds]
+            fits = bool((np.isfinite(known) & (known >= low) & (known <= high)).all())
+    if not fits:
+        raise ValueError(f"its column {name!r} must hold {words}")
+    return column
 
 
 def check_file(path: Path) -> None:

@@ -46,7 +46,12 @@ class Unfinished:
         if self.folder is None:
             return
         if resume:
-            _check_same(_read_settings(self.folder / SETTINGS), to_json(settings))
+            path = self.folder / SETTINGS
+            try:
+                earlier = json.loads(path.read_bytes())
+            except (ValueError, RecursionError):
+                raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
+            _check_same(earlier if isinstance(earlier, dict) else {}, to_json(settings))
             return
         for path in self.folder.iterdir():
             if path.is_dir():
@@ -152,28 +157,19 @@ def load_tide(path: Path) -> TideClassifier:
     return estimator
 
 
-def _read_settings(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
-
-
-def _check_same(earlier: Any, now: Mapping[str, Any]) -> None:
-    earlier = earlier if isinstance(earlier, dict) else {}
-    others = [name for name in now if earlier.get(name) != now[name]]
-    if others:
-        words = "; ".join(_difference(name, earlier.get(name), now[name]) for name in others[:3])
+def _check_same(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    words = [
+        "the table has changed"
+        if name == "data"
+        else f"{name} was {reprlib.repr(earlier.get(name))} and is now {reprlib.repr(value)}"
+        for name, value in now.items()
+        if earlier.get(name) != value
+    ]
+    if words:
         raise ValueError(
-            f"The interrupted audit had other settings or data: {words}. Give the same to go on with it, or leave "
-            "--resume out to start anew."
+            f"The interrupted audit had other settings or data: {'; '.join(words[:3])}. Give the same to go on with "
+            "it, or leave --resume out to start anew."
         )
-
-
-def _difference(name: str, earlier: Any, now: Any) -> str:
-    if name == "data":
-        return "the table has changed"
-    return f"{name} was {reprlib.repr(earlier)} and is now {reprlib.repr(now)}"
 
 
 DATA = ("labels", "mask", "points", "evidence", "future_evidence", "trusted", "jumps", "trained_with")
@@ -239,59 +235,46 @@ def _check(training: TrainingEvidence) -> None:
             raise ValueError("one of its tensors is missing or has another number of axes")
     if grid.ndim not in (1, 2):
         raise ValueError("its grid must have one or two axes")
-    _validation.check_number("n_classes", data.n_classes, 2, _validation.MAX_CLASSES, whole=True)
-    _validation.check_number("n_points", data.n_points, 1, grid.shape[0], whole=True)
-    n, steps = data.mask.shape
-    _, _, _, people = data.labels.shape
-    classes, points = data.n_classes, data.n_points
-    shapes: list[tuple[str, torch.Tensor | None, tuple[int, ...], torch.dtype]] = [
-        ("labels", data.labels, (1, n, steps, people), torch.int8),
-        ("mask", data.mask, (n, steps), torch.bool),
-        ("points", data.points, (n, steps), torch.int64),
-        ("trusted", data.trusted, (n, steps), torch.int8),
-        ("jumps", data.jumps, (n, steps), torch.int8),
-        ("evidence", data.evidence, (1, n, steps, classes), torch.float32),
-        ("future_evidence", data.future_evidence, (1, n, steps, classes), torch.float32),
-        ("start", chain.start, (1, classes), torch.float32),
-        ("transition", chain.transition, (1, classes, classes), torch.float32),
-        ("power", chain.power, (1,), torch.float32),
-        ("matrices", chain.matrices, (1, chain.matrices.shape[1], points, classes, classes), torch.float32),
-        ("bursts", chain.bursts, (1,), torch.float32),
-        ("folds", training.folds, (1, n), torch.int64),
-        ("clusters", training.clusters, (n,), torch.int64),
-        ("shares", training.shares, (people,), torch.float64),
-    ]
-    for name, part, shape, dtype in shapes:
-        if part is not None and (tuple(part.shape) != shape or part.dtype != dtype):
-            raise ValueError(f"its {name} must have shape {shape} and type {dtype}")
-    if chain.matrices.shape[1] not in (1, people) or len(grid) != points or data.evidence is None:
-        raise ValueError("its parts do not fit each other")
-    _check_ranges(training)
-
-
-def _check_ranges(training: TrainingEvidence) -> None:
-    data, chain = training.data, training.parameters
-    ranges: list[tuple[str, torch.Tensor | None, int, int]] = [
-        ("labels", data.labels, -1, data.n_classes - 1),
-        ("trusted", data.trusted, -1, data.n_classes - 1),
-        ("points", data.points, 0, data.n_points - 1),
-        ("jumps", data.jumps, 0, len(data.gaps) - 1),
-        ("folds", training.folds, 0, data.mask.shape[0]),
-        ("clusters", training.clusters, -1, 2**53),
-    ]
-    for name, tensor, low, high in ranges:
-        if tensor is not None and tensor.numel() and not low <= int(tensor.min()) <= int(tensor.max()) <= high:
-            raise ValueError(f"its {name} must be from {low} to {high}")
-    if data.gaps[:1] != (1,) or not all(type(gap) is int and 1 <= gap < 2**31 for gap in data.gaps):
+    classes, points, gaps = data.n_classes, data.n_points, data.gaps
+    _validation.check_number("n_classes", classes, 2, _validation.MAX_CLASSES, whole=True)
+    _validation.check_number("n_points", points, 1, grid.shape[0], whole=True)
+    if gaps[:1] != (1,) or not all(type(gap) is int and 1 <= gap < 2**31 for gap in gaps):
         raise ValueError("its gaps must be whole numbers from 1")
+    (n, steps), people, n_matrices = data.mask.shape, data.labels.shape[3], chain.matrices.shape[1]
+    whole: dict[str, tuple[torch.Tensor | None, tuple[int, ...], torch.dtype, int, int]] = {
+        "labels": (data.labels, (1, n, steps, people), torch.int8, -1, classes - 1),
+        "mask": (data.mask, (n, steps), torch.bool, 0, 1),
+        "points": (data.points, (n, steps), torch.int64, 0, points - 1),
+        "trusted": (data.trusted, (n, steps), torch.int8, -1, classes - 1),
+        "jumps": (data.jumps, (n, steps), torch.int8, 0, len(gaps) - 1),
+        "folds": (training.folds, (1, n), torch.int64, 0, n),
+        "clusters": (training.clusters, (n,), torch.int64, -1, 2**53),
+    }
+    real: dict[str, tuple[torch.Tensor | None, tuple[int, ...], torch.dtype]] = {
+        "evidence": (data.evidence, (1, n, steps, classes), torch.float32),
+        "future_evidence": (data.future_evidence, (1, n, steps, classes), torch.float32),
+        "power": (chain.power, (1,), torch.float32),
+        "bursts": (chain.bursts, (1,), torch.float32),
+        "shares": (training.shares, (people,), torch.float64),
+        "start": (chain.start, (1, classes), torch.float32),
+        "transition": (chain.transition, (1, classes, classes), torch.float32),
+        "matrices": (chain.matrices, (1, n_matrices, points, classes, classes), torch.float32),
+    }
+    for name, (part, shape, dtype, *limits) in (whole | real).items():
+        if part is None:
+            continue
+        if tuple(part.shape) != shape or part.dtype != dtype:
+            raise ValueError(f"its {name} must have shape {shape} and type {dtype}")
+        if limits and part.numel() and not limits[0] <= int(part.min()) <= int(part.max()) <= limits[1]:
+            raise ValueError(f"its {name} must be from {limits[0]} to {limits[1]}")
+        if not limits and (part.isnan().any() or (part == torch.inf).any()):
+            raise ValueError(f"its {name} must be finite")
+    if n_matrices not in (1, people) or len(grid) != points:
+        raise ValueError("its parts do not fit each other")
     for tensor in (chain.start, chain.transition, chain.matrices):
         if not (tensor >= 0).all() or not ((tensor.sum(-1) - 1).abs() < 1e-3).all():
             raise ValueError("its chain must be made of probabilities")
-    every = (data.evidence, data.future_evidence, chain.power, chain.bursts, training.shares)
-    others = [tensor for tensor in every if tensor is not None]
-    if any(tensor.isnan().any() or (tensor == torch.inf).any() for tensor in others) or np.isnan(training.grid).any():
-        raise ValueError("its numbers must be finite")
-    if data.points is None and data.mask.shape[1] > data.n_points:
+    if np.isnan(grid).any() or (data.points is None and steps > points):
         raise ValueError("its grid must have a point for every step")
 
 

@@ -24,16 +24,11 @@ BUCKET = 400_000  # flagged labels that are sorted at once
 def write_lines(
     job: JudgeJob, flags: Flags, totals: Totals, draft: Path | None, work: Path | None, on_rows: Callable[[int], None]
 ) -> pa.Table | None:
-    """Flag and count the judged lines, and write labels.parquet, issues.parquet and issues.csv; gives back the lines of
-    a table in memory.
+    """Flag and count the judged lines, write labels.parquet, issues.parquet and issues.csv, and give back the lines of
+    a table in memory. Without a `draft` nothing is written; `work` is a folder for temporary files.
 
     Threads read, flag and count parts, and number the texts of row groups ahead. This thread encodes row groups for
     Parquet, and does nothing else that takes time: pyarrow encodes a file on one thread.
-
-    Parameters
-    ----------
-    draft : the folder to write to; None writes nothing
-    work : a folder for files that are gone afterwards, where there is a draft
     """
     table, in_memory = job.table, job.folder is None
     reasons = Reasons(table.class_names)

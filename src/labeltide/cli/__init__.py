@@ -74,8 +74,10 @@ def main() -> None:
                 sys.stdout.flush()  # here, where a reader that has gone is told apart from other errors
     except CycloptsError:  # it has said what was wrong
         sys.exit(2)
-    except BrokenPipeError:
-        _end_after_closed_output()
+    except BrokenPipeError:  # as by `head`; results are written before anything is printed, so this is no error
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at its end
+        sys.exit(0)
     except OSError as error:
         _say(f"labeltide: {os_error_text(error)}{WAYS_OUT.get(error.errno or 0, '')}", style="red")
         sys.exit(2)
@@ -118,10 +120,3 @@ def _say(sentence: str, style: str | None = None) -> None:
     """A sentence on standard error, where anybody reads it."""
     with suppress(OSError):
         Console(stderr=True, soft_wrap=True, emoji=False).print(sentence, style=style, markup=False)
-
-
-def _end_after_closed_output() -> NoReturn:
-    """Standard output was closed, as by `head`; results are written before anything is printed, so this is no error."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at its end
-    sys.exit(0)

@@ -1,4 +1,4 @@
-"""The command-line program to which the other files of this folder add their commands."""
+"""The commands: each checks its options, calls one function and prints its result."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-console = _Console(soft_wrap=True, emoji=False)  # a name such as :bomb: stays what it is
+# A name such as :bomb: or [red] stays what it is.
+console = _Console(soft_wrap=True, emoji=False, markup=False, highlight=False)
 
-
-# Commands that write results and models for other programs: export.
 
 FORMATS = "csv, labelstudio, elan, textgrid, edf, bids, wfdb, nsrr or mne"
 
@@ -67,17 +66,14 @@ def export(
     if to is None:
         from labeltide.exporting.onnx import export_onnx
 
-        console.print(str(export_onnx(source, out)), markup=False, highlight=False)
+        console.print(str(export_onnx(source, out)))
         return
     from labeltide.exporting.spans import export_audit
 
     written = export_audit(source, to, out, what)
     count = f"{len(written.files)} file{'s' if len(written.files) != 1 else ''}: {written.folder}"
     for sentence in (*written.messages, count):
-        console.print(sentence, markup=False, highlight=False)
-
-
-# Commands of a review: review.
+        console.print(sentence)
 
 
 @app.command
@@ -117,16 +113,13 @@ def _user() -> str:
         return "reviewer"
 
 
-# Commands to try things with: doctor, demo, simulate.
-
-
 @app.command
 def doctor() -> None:
     """Show the versions, processor and kernels in use, and whether every kernel passed its self-check."""
     from labeltide.doctor import examine
 
     report = examine()
-    console.print(str(report), markup=False, highlight=False)
+    console.print(str(report))
     if not report.healthy:
         raise SystemExit(1)
 
@@ -163,7 +156,7 @@ def simulate(
         from labeltide.data.studies import write_large_study
 
         people = write_large_study(out, int(rows), rate, seed)
-        console.print(f"{int(rows)} rows of {people} people with the columns label and true_label: {out}", markup=False)
+        console.print(f"{int(rows)} rows of {people} people with the columns label and true_label: {out}")
         return
     from labeltide.data.studies import simulate_study, write_study
 
@@ -172,8 +165,6 @@ def simulate(
         f"{table.num_rows} rows with the columns label and true_label: {write_study(table, out)}", markup=False
     )
 
-
-# Options that say in which form a command gives its result, for people or for machines.
 
 OUTPUT_FORMATS = ("text", "json", "github")
 
@@ -201,10 +192,7 @@ class OutputOptions:
             sys.stdout.write(f"{text}\n".encode("utf-8", "replace").decode())
             sys.stdout.flush()
         elif not self.quiet:
-            console.print(text, markup=False, highlight=False)
-
-
-# Commands on the results of audits: compare, apply.
+            console.print(text)
 
 
 @app.command
@@ -249,10 +237,7 @@ def apply(
     from labeltide.auditing.apply import apply_decisions
 
     result = apply_decisions(folder, out, table=table, above=above, align=align)
-    console.print(str(result), markup=False, highlight=False)
-
-
-# Options that say where independent work runs.
+    console.print(str(result))
 
 
 @Parameter(name="*")
@@ -272,9 +257,6 @@ class WorkerOptions:
         from labeltide._workers import workers
 
         return workers(self.workers, self.ray)
-
-
-# Commands on a table: audit, predict.
 
 
 def _command_options() -> type:
@@ -380,4 +362,4 @@ def predict(
         columns = {"sequence": sequence, "time": time, "timezone": timezone}
         rows = predict_to_file(model, table, out, **columns, device=device, on_rows=show)
     rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
-    console.print(f"{rows} rows{rate}: {out}", markup=False)
+    console.print(f"{rows} rows{rate}: {out}")

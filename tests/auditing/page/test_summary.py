@@ -71,7 +71,7 @@ def test_no_name_reaches_the_terminals_controls(tmp_path):
 
 def test_a_notebook_gets_html_without_scripts(tmp_path):
     folder = write_audit(tmp_path, sequences=4, steps=60, names=HOSTILE, classes=tuple(HOSTILE[:3]))
-    html = summary_html(folder)
+    html = summary_html(json.loads((folder / "audit.json").read_text()), folder)
     assert html.startswith('<div class="labeltide-audit">')
     assert not re.search(r"<script|<img|https?://", html)
     assert "report.html" in html

@@ -59,6 +59,23 @@ def test_the_plan_comes_first_only_where_no_label_is_listed(audits):
     assert "stretches" not in without_plan
 
 
+@pytest.mark.parametrize(
+    ("in_runs", "expected"), [(1, "listed labels lies in a run of"), (1200, "labels lie in runs of")]
+)
+def test_listed_labels_in_runs_are_said_not_to_be_corrected(audits, in_runs, expected):
+    audit = audits["temporal"]
+    many = words({**audit, "issues": audit["issues"] | {"by_kind": {"isolated": 40, "run": in_runs}}})[1]
+    assert f"{in_runs:,} of the {audit['issues']['count']:,} listed" in many
+    assert expected in many
+    assert "listed but not corrected" in many
+
+
+def test_without_labels_in_runs_the_verdict_does_not_mention_them(audits):
+    audit = audits["temporal"]
+    for by_kind in ({"isolated": 40, "run": 0}, None):
+        assert "in runs" not in words({**audit, "issues": audit["issues"] | {"by_kind": by_kind}})[1]
+
+
 def test_where_no_label_may_be_named_no_list_is_advised(audits):
     clean = audits["clean"]
     unsure = clean | {"noise": clean["noise"] | {"rate_lower": 0.0, "rate_upper": 0.3}}

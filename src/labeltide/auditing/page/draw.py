@@ -47,35 +47,29 @@ class Drawer:
 
     def overall(self) -> list[Panel]:
         """The error rate of all labels, once for wide and once for narrow screens."""
-        values, lower, upper = self.line(self.curves[0])
-        alt = f"Share of wrong labels over the clock: {alt_text(values, self.points, self.clock)}."
+        values, *band = self.line(self.curves[0])
         said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
         panels = []
         for name, size in (("wide", WIDE), ("narrow", NARROW)):
-            frame = Frame(self.clock, self.ends, top_of(values, upper), size)
-            drawing = draw_svg(
-                [Curve(values, [DrawnBand(lower, upper)], marks=self._marks(size))], self.points, frame, alt
-            )
+            curve = Curve(values, [band], marks=self._marks(size))
+            drawing = self._draw(curve, "Share of wrong labels over the clock", top_of(values, band[1]), size)
             panels.append(Panel(name, drawing, sentence=said))
         return panels
 
     def by_class(self) -> list[Panel]:
         """How often each true class is recorded as another, all on one scale."""
         rates, *limits = self.class_rates()
-        near, far = limits[:2], limits[2:]
-        top = top_of(rates, near[1], far[1])
+        top = top_of(rates, limits[1], limits[3])
         order = list(range(len(rates)))
         if len(rates) > PANELS:  # the worst first where not all can be drawn
             means = np.array([np.nanmean(rate) if np.isfinite(rate).any() else -1.0 for rate in rates])
             order = np.argsort(-means, kind="stable")[:PANELS].tolist()
         panels = []
-        for place in order:
-            bands = [DrawnBand(far[0][place], far[1][place], "far"), DrawnBand(near[0][place], near[1][place])]
-            said = alt_text(rates[place], self.points, self.clock)
-            alt = f"True {display_name(self.classes[place])} recorded as another class: {said}."
-            frame = Frame(self.clock, self.ends, top, NARROW)
-            drawing = draw_svg([Curve(rates[place], bands, place)], self.points, frame, alt)
-            panels.append(Panel(self.classes[place], drawing, _mean(rates[place]), place))
+        for index in order:
+            lower, upper, far_lower, far_upper = (each[index] for each in limits)
+            curve = Curve(rates[index], [(far_lower, far_upper), (lower, upper)], index)
+            what = f"True {display_name(self.classes[index])} recorded as another class"
+            panels.append(Panel(self.classes[index], self._draw(curve, what, top), _mean(rates[index]), index))
         return panels
 
     def annotators(self) -> list[Panel]:
@@ -85,15 +79,18 @@ class Drawer:
         top = top_of(*(part for values, _, upper in lines for part in (values, upper))) if lines else 1.0
         tests = {str(each["annotator"]): each for each in self.audit["temporality"].get("per_annotator") or []}
         panels = []
-        for curve, (values, lower, upper) in zip(curves, lines, strict=True):
-            alt = f"Annotator {display_name(curve['annotator'])}: {alt_text(values, self.points, self.clock)} wrong."
-            frame = Frame(self.clock, self.ends, top, NARROW)
-            drawing = draw_svg([Curve(values, [DrawnBand(lower, upper)])], self.points, frame, alt)
+        for curve, (values, *band) in zip(curves, lines, strict=True):
             name = str(curve["annotator"])
+            drawing = self._draw(Curve(values, [band]), f"Annotator {display_name(name)}", top, end=" wrong.")
             known = name in tests and is_noisy(self.audit)
             said = change_sentence(tests[name], self.clock, self.ends) if known else ""
             panels.append(Panel(name, drawing, _mean(values), sentence=said))
         return panels
+
+    def _draw(self, curve: Curve, what: str, top: float, size: tuple[int, int] | None = None, end: str = ".") -> Markup:
+        """A curve over the clock; `what` it is begins its description for those who do not see it."""
+        alt = f"{what}: {alt_text(curve.values, self.points, self.clock)}{end}"
+        return draw_svg([curve], self.points, Frame(self.clock, self.ends, top, size or NARROW), alt)
 
     def agreement(self) -> Markup | None:
         """Fleiss' kappa over the clock."""
@@ -119,21 +116,13 @@ class Drawer:
         top = top_of(mean[:, off], upper[:, off]) if count > 1 else 1.0
 
         def panel(true: int, recorded: int) -> Panel:
-            values = mean[:, true, recorded]
-            limit = 1.0 if true == recorded else top
-            alt = f"True {display_name(self.classes[true])} recorded as {display_name(self.classes[recorded])}: "
-            alt += f"{alt_text(values, self.points, self.clock)}."
-            band = DrawnBand(lower[:, true, recorded], upper[:, true, recorded])
-            frame = Frame(self.clock, self.ends, limit, SMALL)
-            return Panel("", draw_svg([Curve(values, [band], true)], self.points, frame, alt), _mean(values))
+            values, band = mean[:, true, recorded], (lower[:, true, recorded], upper[:, true, recorded])
+            what = f"True {display_name(self.classes[true])} recorded as {display_name(self.classes[recorded])}"
+            drawing = self._draw(Curve(values, [band], true), what, 1.0 if true == recorded else top, SMALL)
+            return Panel("", drawing, _mean(values))
 
-        found = {
-            "annotator": curve.get("annotator"),
-            "names": self.classes,
-            "top": percent(top),
-            "grid": [],
-            "pairs": [],
-        }
+        found = {"annotator": curve.get("annotator"), "names": self.classes, "top": percent(top)}
+        found |= {"grid": [], "pairs": []}
         if count <= GRID:
             return found | {"grid": [[panel(true, recorded) for recorded in range(count)] for true in range(count)]}
         size = np.where(off, np.nan_to_num(mean, nan=0.0).max(axis=0), -1)
@@ -179,20 +168,11 @@ WIDE, NARROW, SMALL = (900, 270), (350, 220), (200, 116)
 
 
 @dataclass(frozen=True)
-class DrawnBand:
-    """A band between two curves, as it is drawn."""
-
-    lower: np.ndarray
-    upper: np.ndarray
-    look: str = "near"  # class in the style sheet: near, far
-
-
-@dataclass(frozen=True)
 class Curve:
     """A line over the clock with its bands, widest first."""
 
     values: np.ndarray
-    bands: Sequence[DrawnBand] = ()
+    bands: Sequence[Sequence[np.ndarray]] = ()  # lower and upper ends, at most two
     colour: int = -1  # number of the class, -1 for the page's accent
     marks: Sequence[tuple[float, float, str]] = field(default=())  # place, height, words
     dashed: bool = False
@@ -235,7 +215,8 @@ def draw_svg(curves: Sequence[Curve], points: np.ndarray, frame: Frame, alt: str
     keep = thinned(len(points), POINTS if frame.size == WIDE else POINTS // 2)
     body = [_small_axes(frame) if frame.size == SMALL else _axes(frame)]
     for curve in curves:
-        parts = [_area(frame, points[keep], band, keep) for band in curve.bands]
+        looks = ("far", "near")[2 - len(curve.bands) :]
+        parts = [_area(frame, points, band, keep, look) for band, look in zip(curve.bands, looks, strict=True)]
         look = "line dashed" if curve.dashed else "line"
         parts.append(f'<path class="{look}" d="{line_path(frame.x(points[keep]), frame.y(curve.values[keep]))}"/>')
         parts += [_mark(frame, *mark) for mark in curve.marks]
@@ -279,17 +260,17 @@ def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
 
 
-def _area(frame: Frame, points: np.ndarray, band: DrawnBand, keep: np.ndarray) -> str:
-    lower, upper = np.clip(band.lower[keep], 0, frame.top), np.clip(band.upper[keep], 0, frame.top)
+def _area(frame: Frame, points: np.ndarray, band: Sequence[np.ndarray], keep: np.ndarray, look: str) -> str:
+    lower, upper = (np.clip(end[keep], 0, frame.top) for end in band)
     known = np.isfinite(lower) & np.isfinite(upper)
     paths = []
-    for run in np.split(np.arange(len(points)), np.flatnonzero(np.diff(known)) + 1):
+    for run in np.split(np.arange(len(keep)), np.flatnonzero(np.diff(known)) + 1):
         if len(run) and known[run[0]]:
-            x = frame.x(points[run])
+            x = frame.x(points[keep[run]])
             there = line_path(x, frame.y(upper[run]))
             back = line_path(x[::-1], frame.y(lower[run])[::-1])
             paths.append(f"{there}L{back[1:]}Z")
-    return f'<path class="band {band.look}" d="{"".join(paths)}"/>' if paths else ""
+    return f'<path class="band {look}" d="{"".join(paths)}"/>' if paths else ""
 
 
 def _axes(frame: Frame) -> str:

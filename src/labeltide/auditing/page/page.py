@@ -20,7 +20,6 @@ from labeltide.auditing.page.draw import (
     WIDE,
     Curve,
     Drawer,
-    DrawnBand,
     Frame,
     Panel,
     alt_text,
@@ -75,10 +74,7 @@ FILES = {
 def write_page(folder: Path, results: Results | None = None) -> Path:
     """Write `report.html` into the folder of an audit, whole or not at all, and give back its path.
 
-    Parameters
-    ----------
-    folder : holds `audit.json`, `labels.parquet` and `issues.parquet`, as `labeltide audit` writes them
-    results : what these files hold, where it is in memory
+    `results` is what `audit.json`, `labels.parquet` and `issues.parquet` in the folder hold, where it is in memory.
     """
     folder = Path(folder)
     results = results or Results.in_folder(folder)
@@ -254,12 +250,7 @@ def _draw(
     words = [f"{side}: {alt_text(curve['value'], points, clock)}" for side, curve in sides.items()]
     what = "all labels" if drawn["class"] is None else f"true {display_name(drawn['class'])}"
     lines = [
-        Curve(
-            curve["value"],
-            [DrawnBand(curve["lower"], curve["upper"])],
-            THEN if side == "then" else -1,
-            dashed=side == "then",
-        )
+        Curve(curve["value"], [(curve["lower"], curve["upper"])], THEN if side == "then" else -1, dashed=side == "then")
         for side, curve in sides.items()
     ]
     frame = Frame(clock, clock.range(points.tolist()), top or _top(drawn), size)

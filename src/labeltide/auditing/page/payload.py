@@ -362,18 +362,11 @@ COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_righ
 
 @dataclass(frozen=True)
 class Results:
-    """The results of an audit, tables in memory or in files that are read in parts.
+    """The results of an audit, tables in memory or in files that are read in parts."""
 
-    Attributes
-    ----------
-    audit : the content of audit.json
-    labels : one row for every label, as in labels.parquet
-    issues : the ranked issues, as in issues.parquet
-    """
-
-    audit: Mapping[str, Any]
-    labels: pa.Table | Path
-    issues: pa.Table | Path
+    audit: Mapping[str, Any]  # the content of audit.json
+    labels: pa.Table | Path  # one row for every label, as in labels.parquet
+    issues: pa.Table | Path  # the ranked issues, as in issues.parquet
 
     @classmethod
     def in_folder(cls, folder: Path, needed: Sequence[str] = ()) -> Results:

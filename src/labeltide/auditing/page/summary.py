@@ -27,7 +27,6 @@ from labeltide.auditing.page.format import (
     read_numbers,
     terminal_text,
 )
-from labeltide.auditing.page.payload import read_audit
 from labeltide.auditing.page.verdict import (
     again_words,
     check_title,
@@ -101,14 +100,9 @@ def _change_line(view: View) -> str:
     return f"changes{f' by {change}' if change else ''}, {p_value(p)}"
 
 
-def summary_html(source: Path | str | Mapping[str, Any], folder: Path | None = None) -> str:
-    """A small piece of HTML for notebooks, from the folder of an audit or from what its audit.json holds.
-
-    With the content of audit.json, `folder` is where the page is.
-    """
+def summary_html(audit: Mapping[str, Any], folder: Path | None = None) -> str:
+    """A small piece of HTML for notebooks; `folder` is where the page is."""
     style = (files("labeltide.auditing.page") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
-    folder = folder if isinstance(source, Mapping) else Path(source)
-    audit = source if isinstance(source, Mapping) else read_audit(Path(source))
     verdict, drawers = write_verdict(audit), [Drawer(view.audit) for view in clock_views(audit)]
     row = Markup("<dt>{}</dt><dd><strong>{}.</strong> {}</dd>")
     rows = [row.format(card.question, card.answer, card.detail) for card in verdict.cards]

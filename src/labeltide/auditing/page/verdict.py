@@ -68,7 +68,11 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     names = join_words([in_quotes(check_title(entry["name"])) for entry in warnings])
     verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
     caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with caution." if warnings else ""
-    return AuditVerdict(_headline(audit), cards, caution)
+    headline, late = _share_headline(audit), timing_words(audit)
+    if late:  # labels at the wrong time come first
+        headline = f"Apart from that, {headline[0].lower()}{headline[1:]}"
+        headline = f"{late[0].upper()}{late[1:]} against the signals. {headline}"
+    return AuditVerdict(headline, cards, caution)
 
 
 def is_noisy(audit: Mapping[str, Any]) -> bool:
@@ -121,14 +125,6 @@ def _timing(audit: Mapping[str, Any]) -> list[Card]:
     return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
 
 
-def _headline(audit: Mapping[str, Any]) -> str:
-    """What is wrong, in one sentence; labels at the wrong time come first."""
-    words, share = timing_words(audit), _share_headline(audit)
-    if not words:
-        return share
-    return f"{words[0].upper()}{words[1:]} against the signals. Apart from that, {share[0].lower()}{share[1:]}"
-
-
 def _share_headline(audit: Mapping[str, Any]) -> str:
     rate = number(audit["noise"].get("rate"))
     if untold(audit):
@@ -177,6 +173,13 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
         named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
+        in_runs = (issues.get("by_kind") or {}).get("run") or 0
+        if in_runs:
+            lie = "lies in a run" if in_runs == 1 else "lie in runs"
+            named += (
+                f" {in_runs:,} of the {issues['count']:,} listed labels {lie} of three or more steps in which labels "
+                "and signals disagree: either may be at fault. Such labels are listed but not corrected."
+            )
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
     return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
 
@@ -245,7 +248,13 @@ def _changes(view: View) -> Card:
         sure = [entry for entry in entries if is_known(number(entry.get("p_value"))) and entry["p_value"] < SURE]
         if len(entries) > 1 and 0 < len(sure) < len(entries):
             clear += f" The change is clear for {noun}{join_words([in_quotes(entry[key]) for entry in sure])}."
-    return Card(question, sureness(p), f"{moves}{by_chance(p, view.others)}{units_behind(test)}{clear}")
+    many = 1000 if p < 0.0195 else 100
+    times = max(1, round(many * p))
+    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
+    constant = "it did not follow this clock" if view.others else "it were constant"
+    chance = f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
+    sureness = "Yes, almost certainly" if p < 0.001 else "Yes, very likely" if p < 0.01 else "Probably"
+    return Card(question, sureness, f"{moves}{chance}{units_behind(test)}{clear}")
 
 
 def change_sentence(entry: Mapping[str, Any], clock: Clock, ends: tuple[float, float]) -> str:
@@ -306,9 +315,6 @@ def again_words(plan: Sequence[Mapping[str, Any]]) -> str:
     return f"{count(len(plan), 'stretch', 'stretches')} again, {in_quotes(plan[0]['sequence'])} first"
 
 
-# Words for a test of change over the clock: what stands behind it, and how sure it is.
-
-
 def units(test: Mapping[str, Any]) -> str:
     """What stands behind a test: 5 people or recordings."""
     return count(number(test.get("n_units")), "person or recording", "people or recordings")
@@ -325,24 +331,7 @@ def units_behind(test: Mapping[str, Any]) -> str:
     return said.get(str(method), "")
 
 
-def sureness(p: float) -> str:
-    """An answer as sure as the p-value."""
-    return "Yes, almost certainly" if p < 0.001 else "Yes, very likely" if p < 0.01 else "Probably"
-
-
-def by_chance(p: float, others: int) -> str:
-    """The p-value as how often chance alone would do the same."""
-    many = 1000 if p < 0.0195 else 100
-    times = max(1, round(many * p))
-    often = "less than once" if p < 0.001 else "about once" if times == 1 else f"about {times} times"
-    constant = "it did not follow this clock" if others else "it were constant"
-    return f"If {constant}, a change this large would appear {often} in {many:,} such studies ({p_value(p)})."
-
-
-# Titles and explanations of the diagnostics of an audit.
-
-
-CHECKS = {  # title and meaning by a part of the check's name
+CHECKS = {  # title and meaning of a diagnostic by a part of its name
     "burst": ("Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."),
     "identif": (
         "Identifiability",
