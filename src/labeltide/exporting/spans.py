@@ -19,7 +19,7 @@ from labeltide.auditing.apply import find_decisions
 from labeltide.auditing.decisions import settled_labels
 from labeltide.auditing.page.payload import read_audit, read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
-from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.recordings.spans.formats import ADAPTERS
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.words import words
 
@@ -27,8 +27,6 @@ WHAT = ("issues", "corrected", "both")
 TIERS = {"elan": ".eaf", "textgrid": ".TextGrid"}  # one file for each recording, with a tier for each annotator
 SINGLE = {"edf": ".edf", "bids": "_events.tsv", "wfdb": "", "nsrr": ".xml", "mne": "-annot.fif"}  # for each annotator
 FORMATS = ("csv", "labelstudio", *TIERS, *SINGLE)  # the first two write one file for all recordings
-MODULES = {"csv": delimited, "bids": delimited, "labelstudio": label_studio, "elan": elan, "textgrid": textgrid}
-MODULES |= {"edf": edf, "wfdb": wfdb_notes, "nsrr": nsrr, "mne": mne_annotations}
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,8 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                messages += MODULES[to].write(spans, draft / name, **_known(to, recording, places)) or ()
+                adapter = ADAPTERS["csv" if to == "bids" else to]
+                messages += adapter.write(spans, draft / name, **_known(to, recording, places))
             if place.exists():  # an empty folder; all files appear at once
                 place.resolve().rmdir()
             os.rename(draft, place.resolve())

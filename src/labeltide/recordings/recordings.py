@@ -28,8 +28,7 @@ from labeltide.recordings.epoch_features import (
     own_features,
 )
 from labeltide.recordings.spans.delimited import is_boris, is_spans
-from labeltide.recordings.spans.formats import ADAPTERS, SIGNALS, read_spans
-from labeltide.recordings.spans.mne_annotations import ANNOTATIONS, from_raw, is_raw
+from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, is_raw, read_spans
 from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.files import read_as_written
 from labeltide.tables.intake import is_number, load_table, open_table
@@ -495,7 +494,7 @@ def _shared(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _label_files(folder: Path) -> list[Path]:
-    ends = {end for adapter in ADAPTERS.values() for end in adapter.EXTENSIONS} - {".hea", ".txt"}
+    ends = {end for adapter in ADAPTERS.values() for end in adapter.extensions} - {".hea", ".txt"}
     found = []
     for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in ends):
         is_table = path.suffix.lower() in (".csv", ".tsv")

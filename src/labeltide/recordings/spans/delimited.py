@@ -16,17 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._files import bare_text, csv_text, write_atomically
-from labeltide.recordings.spans.table import (
-    SpanFile,
-    check_spans_file,
-    check_writable,
-    library_errors,
-    make_spans,
-    spans_of_lines,
-)
+from labeltide.recordings.spans.table import SpanFile, check_writable, make_spans, spans_of_lines
 
-KIND = "spans"
-EXTENSIONS = (".csv", ".tsv", ".txt")
 MISSING = ("", "n/a")  # as BIDS writes it
 NO_DURATION = ("na", "nan")  # as BORIS writes it for point events
 COLUMNS = {  # role → names in small letters, the likeliest first
@@ -64,15 +55,13 @@ NOBODY = ("", "no focal subject")  # in the column of subjects
 HEADER_WITHIN = 60  # lines, because BORIS can write a preface
 
 
-def read(path: str | Path) -> SpanFile:
+def read_file(path: Path) -> SpanFile:
     """Read spans; the recording is the name of the file where no column says it."""
-    path = check_spans_file(Path(path))
-    with library_errors(path, "spans") as messages:
-        header, lines = _rows(path)
-        names = [name.strip().casefold() for name in header]
-        spans, left_out = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
-        observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
-    return SpanFile(spans, messages=(*messages, *left_out), observations=observations)
+    header, lines = _rows(path)
+    names = [name.strip().casefold() for name in header]
+    spans, messages = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
+    observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
+    return SpanFile(spans, messages=messages, observations=observations)
 
 
 def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:

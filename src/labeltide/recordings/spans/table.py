@@ -233,8 +233,8 @@ def parse_xml(path: Path) -> Element:
     return builder.close()
 
 
-def check_writable(spans: pa.Table, kind: str) -> pa.Table:
-    """Spans that a file can hold: at least one, and no text with a control character."""
+def check_writable(spans: pa.Table, kind: str, *single: str) -> None:
+    """Refuse spans that a file cannot hold: none, texts with control characters, several values of `single` columns."""
     if not spans.num_rows:
         raise ValueError(f"A file of {kind} must hold at least one span. Got none.")
     for name in ("label", "annotator", "recording"):
@@ -244,13 +244,7 @@ def check_writable(spans: pa.Table, kind: str) -> pa.Table:
                     f"No {name} in a file of {kind} may hold line breaks, tabs or other control characters. "
                     f"Got {text!r}. Rename it."
                 )
-    return spans
-
-
-def check_single(spans: pa.Table, kind: str, *names: str) -> pa.Table:
-    """Spans of one recording and one annotator, or of one of either that is named, where a format has room for one."""
-    for name in names or ("recording", "annotator"):
+    for name in single:
         count = len(spans[name].unique())
         if count > 1:
             raise ValueError(f"A file of {kind} holds the spans of one {name}. Got {count}. Write one file for each.")
-    return spans
