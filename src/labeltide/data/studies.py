@@ -80,7 +80,10 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     who, when = who[rows], when[rows]
     true = truth[who, when]
     chance = error_rates(hours[when], when / n_steps, annotator)
-    label = _mistake(streams[4], true, np.clip(chance * (rate / chance.mean()), 0, 0.9))
+    draws = streams[4].random(len(true))[:, None]
+    taken_for = (draws > _MISTAKEN.cumsum(1)[true]).sum(1).clip(max=len(ACTIVITIES) - 1)
+    is_wrong = streams[4].random(len(true)) < np.clip(chance * (rate / chance.mean()), 0, 0.9)
+    label = np.where(is_wrong, taken_for, true)
     columns = {
         "person": pa.array(np.char.add("p", np.char.zfill((who + 1).astype(str), len(str(people))))),
         "time": pa.array(START + when.astype("timedelta64[s]") * 900),
@@ -168,11 +171,6 @@ def _worn(generator: np.random.Generator, people: int, days: int, worn: float) -
     return kept.reshape(people, -1)
 
 
-def _mistake(generator: np.random.Generator, true: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    taken_for = (generator.random(len(true))[:, None] > _MISTAKEN.cumsum(1)[true]).sum(1).clip(max=len(ACTIVITIES) - 1)
-    return np.where(generator.random(len(true)) < chance, taken_for, true)
-
-
 # A simulated wearable study of any number of rows, made and written person by person in bounded memory.
 
 ROWS_EACH = 5000  # of one person
@@ -221,15 +219,10 @@ def _simulate_part(first: int, count: int, rate: float, seed: int, digits: int) 
     table = table.take(pa.array((starts[:, None] + np.arange(ROWS_EACH)).reshape(-1)))
     names = np.char.add("p", np.char.zfill((first + 1 + np.arange(count)).astype(str), digits))
     table = table.set_column(0, "person", pa.array(np.repeat(names, ROWS_EACH)))
-    return table.add_column(8, "loudness", pa.array(_loudness(table, part_seed)))
-
-
-def _loudness(table: pa.Table, seed: int) -> np.ndarray:
-    """The seventh feature; rows of one moment, which two annotators labelled, have the same value."""
-    names = pa.array(list(_LOUDNESS))
-    code = pc.index_in(table["true_label"], names).to_numpy()
+    # The seventh feature; rows of one moment, which two annotators labelled, have the same value.
+    code = pc.index_in(table["true_label"], pa.array(list(_LOUDNESS))).to_numpy()
     minute = table["time"].combine_chunks().cast(pa.int64()).to_numpy()
-    same = np.append(False, minute[1:] == minute[:-1])
-    step = np.cumsum(~same) - 1
-    noise = np.random.default_rng([seed, 7]).normal(0, _LOUDNESS_SPREAD, step[-1] + 1)[step]
-    return (np.array(list(_LOUDNESS.values()))[code] + noise).round(2).astype(np.float32)
+    step = np.cumsum(np.append(True, minute[1:] != minute[:-1])) - 1
+    noise = np.random.default_rng([part_seed, 7]).normal(0, _LOUDNESS_SPREAD, step[-1] + 1)[step]
+    loudness = (np.array(list(_LOUDNESS.values()))[code] + noise).round(2).astype(np.float32)
+    return table.add_column(8, "loudness", pa.array(loudness))

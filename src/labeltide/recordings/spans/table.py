@@ -87,7 +87,11 @@ def make_spans(
     named = np.array([text is not None for text in labels], dtype=bool)
     order = [(name, "ascending") for name in ("recording", "annotator", "onset")]
     kept = table.filter(pa.array(placed & named)).sort_by(order)
-    return kept, _say_left_out(int((~placed).sum()), int((placed & ~named).sum()))
+    left_out = {
+        "without a valid onset and duration in seconds": int((~placed).sum()),
+        "without a label": int((placed & ~named).sum()),
+    }
+    return kept, tuple(f"{n} span{'s' if n > 1 else ''} {which} left out." for which, n in left_out.items() if n)
 
 
 def spans_of_lines(
@@ -149,17 +153,6 @@ def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
 def _names(names: Names, count: int) -> pa.Array:
     every = [names] * count if names is None or isinstance(names, str) else list(names)
     return pa.array([name if name and name.strip() else None for name in every], pa.string())
-
-
-def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
-    messages = []
-    if misplaced:
-        messages.append(
-            f"{misplaced} span{'s' if misplaced > 1 else ''} without a valid onset and duration in seconds left out."
-        )
-    if unnamed:
-        messages.append(f"{unnamed} span{'s' if unnamed > 1 else ''} without a label left out.")
-    return tuple(messages)
 
 
 # Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
