@@ -328,8 +328,15 @@ def open_files(table: str | Path) -> FileSet:
         raise ValueError(f"The files of a table must hold rows. All files of {str(table)!r} are empty.")
     paths, sizes = tuple(info.path for info in found), tuple(info.size for info in found)
     if format_of(paths[0]).in_parts == "parquet":  # type: ignore[union-attr]
-        schema, rows = _parquet_schema(filesystem, paths)
-        return FileSet(filesystem, paths, "parquet", schema, rows, sizes)
+        schemas, counts = [], []
+        for path in paths:
+            with file_errors(path), filesystem.open_input_file(path) as source:
+                file = parquet.ParquetFile(source, pre_buffer=False)
+                schemas.append(file.schema_arrow.remove_metadata())
+                counts.append(file.metadata.num_rows)
+            if not schemas[-1].equals(schemas[0]):
+                raise ValueError(_difference(schemas[0], paths[0], schemas[-1], path))
+        return FileSet(filesystem, paths, "parquet", schemas[0], tuple(counts), sizes)
     with file_errors(paths[0], "csv"):
         separator = _separator(filesystem, paths[0])
     schema, rows = _csv_schema(filesystem, paths, sizes, separator)
@@ -400,21 +407,6 @@ def _ending(path: str) -> str:
     name = path.rpartition("/")[2].lower()
     found = None if name.startswith((".", "_")) else format_of(name)  # other programs leave hidden files
     return next((end for end in found.extensions if name.endswith(end)), "") if found and found.in_parts else ""
-
-
-def _parquet_schema(filesystem: fs.FileSystem, paths: tuple[str, ...]) -> tuple[pa.Schema, tuple[int, ...]]:
-    first: pa.Schema | None = None
-    rows = []
-    for path in paths:
-        with file_errors(path), filesystem.open_input_file(path) as source:
-            file = parquet.ParquetFile(source, pre_buffer=False)
-            schema, count = file.schema_arrow.remove_metadata(), file.metadata.num_rows
-        first = first or schema
-        if not schema.equals(first):
-            raise ValueError(_difference(first, paths[0], schema, path))
-        rows.append(count)
-    assert first is not None
-    return first, tuple(rows)
 
 
 def _csv_schema(

@@ -99,7 +99,14 @@ def choose_tidying(
         left = {label: n for label, n in found.items() if isinstance(label, str) and label not in dropped}
         spelled, spelling_messages = choose_spellings(Counter(left))
     else:
-        check_known(found, dropped, classes)
+        names = [classes] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
+        known = {part.strip() for text in map(str, names) for part in (text, *text.split(","))}
+        other = {str(label).strip() for label in found if label not in dropped} - {""} - known
+        if other:
+            raise ValueError(
+                f"Every label must be one of classes (--classes). Got {quoted(sorted(other))}. Add them to the list, "
+                "correct them in the table, or name them with missing (--missing)."
+            )
     plain = tuple(name for name in number_columns(roles) if name in counts.columns)
     tidying = Tidying(tuple(as_numbers), tuple(labels), dropped, spelled, plain)
     return tidying, [*comma_messages, *missing_messages, *spelling_messages]
@@ -572,18 +579,6 @@ def edit_distance(first: str, second: str) -> int:
             row.append(best)
         rows.append(row)
     return rows[-1][-1]
-
-
-def check_known(counts: Counter[Hashable], dropped: Collection[Hashable], classes: Labels) -> None:
-    """Refuse labels that are not among the classes that the user named, with commas between."""
-    given = [classes] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
-    known = {part.strip() for text in map(str, given) for part in (text, *text.split(","))}
-    texts = {str(label).strip() for label in counts if label not in dropped} - {""}
-    if texts - known:
-        raise ValueError(
-            f"Every label must be one of classes (--classes). Got {quoted(sorted(texts - known))}. Add them to the "
-            "list, correct them in the table, or name them with missing (--missing)."
-        )
 
 
 def _bare(text: str) -> str:
