@@ -87,26 +87,23 @@ def own_features(signals: Sequence[Signal], starts: np.ndarray, length: float, f
 
 
 def blocks(signal: Signal, starts: np.ndarray, length: float) -> Iterator[np.ndarray]:
-    """Samples of shape (epochs, samples), some epochs at a time, loaded while they are gone through."""
+    """Samples of shape (epochs, samples), some epochs at a time, loaded while they are gone through.
+
+    Missing samples take the mean of their epoch; an epoch with more than half missing stays missing.
+    """
     samples = max(int(signal.rate * length + 1e-6), 1)
     at_once = max(BLOCK_SAMPLES // max(int(MAX_RATE * length), samples), 1)  # the same for all channels
     first = np.clip(np.rint(starts * signal.rate).astype(np.int64), 0, max(signal.count - samples, 0))
     for begin in range(0, len(first), at_once):
         indices = first[begin : begin + at_once]
         loaded = signal.load(int(indices[0]), int(indices[-1]) + samples)
-        yield _filled(loaded[(indices - indices[0])[:, None] + np.arange(samples)])
-
-
-def _filled(epochs: np.ndarray) -> np.ndarray:
-    """Missing samples as the mean of their epoch; an epoch with more than half missing stays missing."""
-    missing = ~np.isfinite(epochs)
-    if not missing.any():
-        return epochs
-    share = missing.mean(1)
-    mean = np.where(missing, 0, epochs).sum(1) / np.maximum((~missing).sum(1), 1)
-    filled = np.where(missing, mean[:, None], epochs)
-    filled[share > 0.5] = np.nan
-    return filled
+        epochs = loaded[(indices - indices[0])[:, None] + np.arange(samples)]
+        missing = ~np.isfinite(epochs)
+        if missing.any():
+            mean = np.where(missing, 0, epochs).sum(1) / np.maximum((~missing).sum(1), 1)
+            epochs = np.where(missing, mean[:, None], epochs)
+            epochs[missing.mean(1) > 0.5] = np.nan
+        yield epochs
 
 
 def _log(values: np.ndarray) -> np.ndarray:

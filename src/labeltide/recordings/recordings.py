@@ -29,7 +29,7 @@ from labeltide.recordings.epoch_features import (
 )
 from labeltide.recordings.spans.delimited import is_boris, is_spans
 from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, is_raw, read_spans
-from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, make_spans, no_spans
+from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
 from labeltide.tables.files import read_as_written
 from labeltide.tables.intake import is_number, load_table, open_table
 from labeltide.tables.roles import DERIVED, Request
@@ -256,7 +256,14 @@ def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Rec
 
     Spans are matched by the name of the recording. Those that belong to none are counted and reported.
     """
-    paths = _paths(labels)
+    paths: list[Path] = []
+    if labels is not None and not isinstance(labels, pa.Table):
+        if isinstance(labels, str):
+            labels = [labels] if Path(labels).exists() else labels.split(",")
+        paths = [Path(str(path).strip()) for path in ([labels] if isinstance(labels, Path) else labels)]
+    for file in paths:
+        if not file.exists():
+            raise FileNotFoundError(f"There is no file {str(file)!r}. The path is read from {str(Path.cwd())!r}.")
     if is_raw(source):
         name = Path(source.filenames[0]).stem if source.filenames and source.filenames[0] else "recording"
         own: list[tuple[Path | None, str | None]] = [(path, None) for path in paths]
@@ -366,18 +373,6 @@ def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
     )
 
 
-def _paths(labels: Any) -> list[Path]:
-    if labels is None or isinstance(labels, pa.Table):
-        return []
-    if isinstance(labels, str):
-        labels = [labels] if Path(labels).exists() else labels.split(",")
-    every = [Path(str(path).strip()) for path in ([labels] if isinstance(labels, Path) else labels)]
-    for path in every:
-        if not path.exists():
-            raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
-    return every
-
-
 # Which files belong to an audit of recordings: one file, a folder, or a manifest.
 
 MANIFEST = ("recording", "signals", "labels", "annotator")
@@ -447,15 +442,24 @@ def _in_folder(folder: Path, labels: Sequence[Path]) -> list[Recording]:
     files = [file for path in labels or [folder] for file in (_label_files(path) if path.is_dir() else [path])]
     owners: dict[Path, list[Path]] = {path: [] for path in signals}
     for file in files:
-        if file not in owners:
-            owners[_owner(file, signals)].append(file)
+        if file in owners:
+            continue
+        name, *names = (re.sub(MARKS, "_", path.stem) for path in (file, *signals))  # n1-ann belongs to n1_psg
+        shared = [_shared(name, other) + SHARED * name.startswith(other) for other in names]
+        best = [path for path, count in zip(signals, shared, strict=True) if count == max(shared)]
+        if len(signals) > 1 and (max(shared) < SHARED or len(best) > 1):
+            raise ValueError(
+                f"The labels {file.name!r} could belong to several recordings: {quoted([path.name for path in best])}. "
+                "List them in a manifest, a CSV file with the columns recording, signals, labels and annotator."
+            )
+        owners[best[0]].append(file)
     several = any(len(own) > 1 for own in owners.values())
     found = []
     for path, own in owners.items():
-        names = [_annotator(file.stem, path.stem) if several else None for file in own]
-        if len(set(names)) < len(names):
-            names = [file.name for file in own]
-        named = list(zip(own, names, strict=True))
+        people = [_annotator(file.stem, path.stem) if several else None for file in own]
+        if len(set(people)) < len(people):
+            people = [file.name for file in own]
+        named = list(zip(own, people, strict=True))
         found.append(Recording(path.stem, path, named or [(None, None)]))
     return found
 
@@ -474,18 +478,6 @@ def _annotator(labels: str, recording: str) -> str | None:
         both = _shared(re.split(MARKS, labels), re.split(MARKS, recording))
         rest = re.sub(rf"^(.*?{MARKS}){{{max(both, 1)}}}", "", labels + "_")
     return re.sub(rf"^{MARKS}|{MARKS}$", "", rest) or None
-
-
-def _owner(file: Path, signals: Sequence[Path]) -> Path:
-    name, *names = (re.sub(MARKS, "_", path.stem) for path in (file, *signals))  # n1-ann belongs to n1_psg
-    shared = [_shared(name, other) + SHARED * name.startswith(other) for other in names]
-    best = [path for path, count in zip(signals, shared, strict=True) if count == max(shared)]
-    if len(signals) > 1 and (max(shared) < SHARED or len(best) > 1):
-        raise ValueError(
-            f"The labels {file.name!r} could belong to several recordings: {quoted([path.name for path in best])}. "
-            "List them in a manifest, a CSV file with the columns recording, signals, labels and annotator."
-        )
-    return best[0]
 
 
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
@@ -573,7 +565,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
     return SpanFile(no_spans(), tuple(signals), start, tuple(messages))
 
 
-# Spans on a grid of steps, and back: the one place with the rules for overlaps, gaps, clipping and offsets.
+# Spans on a grid of steps: the one place with the rules for overlaps, gaps, clipping and offsets.
 #
 # A step is an epoch from ``start + k * length`` up to the next. These are the rules:
 #
@@ -636,22 +628,6 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
     }
     labels = [None if code < 0 else str(names[code]) for code in chosen]
     return GridLabels(labels, counts)
-
-
-def grid_to_spans(
-    labels: list[str | None], grid: Grid, annotator: str | None = None, recording: str | None = None
-) -> pa.Table:
-    """Spans of equal labels in a row; steps without a label belong to none."""
-    _, codes = np.unique(
-        np.array(["" if text is None else "+" + text for text in labels], dtype=str), return_inverse=True
-    )
-    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
-    last = np.append(first[1:], len(labels))
-    kept = [k for k, index in enumerate(first) if labels[index] is not None]
-    first, last = first[kept], last[kept]
-    onset = grid.start + first * grid.length
-    texts = [labels[index] for index in first]
-    return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]
 
 
 def say_counts(counts: Mapping[str, int], length: float) -> tuple[str, ...]:

@@ -225,25 +225,20 @@ class _Guess:
         exact = [name for name in free if words.means(name, words.LABELS)]
         if len(exact) == 1:
             return self.take("label", exact)
-        wide = [] if one_only else self._one_for_each_annotator(free)
-        if wide:
-            return self.take("label", wide, ", one column for each annotator")
+        groups: dict[tuple[str, str], list[str]] = {}  # columns such as scorer_1 and scorer_2, of one kind
+        for name in [] if one_only else free:
+            parts = words.words(name)
+            if len(parts) == 2 and parts[0] in words.ANNOTATORS:
+                groups.setdefault((parts[0], str(self.kind(name))), []).append(name)
+        wide = [names for names in groups.values() if len(names) > 1]
+        if len(wide) == 1:
+            return self.take("label", wide[0], ", one column for each annotator")
         every = words.LABELS | words.LESSER_LABELS
         lesser = exact or [name for name in free if words.means(name, words.LESSER_LABELS)]
         lesser = lesser or [name for name in free if words.holds(name, every) and not is_moment(self.kind(name))]
         if len(lesser) == 1:
             return self.take("label", lesser)
         raise self.not_plain("label", lesser)
-
-    def _one_for_each_annotator(self, free: list[str]) -> list[str]:
-        """Columns such as scorer_1 and scorer_2, of one kind."""
-        groups: dict[tuple[str, str], list[str]] = {}
-        for name in free:
-            parts = words.words(name)
-            if len(parts) == 2 and parts[0] in words.ANNOTATORS:
-                groups.setdefault((parts[0], str(self.kind(name))), []).append(name)
-        several = [names for names in groups.values() if len(names) > 1]
-        return several[0] if len(several) == 1 else []
 
     def annotator(self) -> list[str]:
         candidates = [name for name in self.free() if words.means(name, words.ANNOTATORS)]

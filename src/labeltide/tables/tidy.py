@@ -443,7 +443,14 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
     least two classes must remain.
     """
     if asked is not None:
-        return _named_labels(counts, list(asked) if isinstance(asked, list | tuple | set | frozenset) else [asked])
+        given = [str(each) for each in (asked if isinstance(asked, list | tuple | set | frozenset) else [asked])]
+        names = {part.strip() for text in given for part in (text, *text.split(","))} - {"", "none"}
+        names |= {str(int(float(name))) for name in names if _is_whole_text(name)}
+        found = frozenset(label for label in counts if str(label).strip() in names)
+        known = {str(label).strip() for label in found} | NULLS  # in numbers of a CSV file these are missing already
+        unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
+        messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
+        return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
     texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
     present = {label for label in counts if not isinstance(label, str) or label.strip()}
     way_out = "Pass missing (--missing) to decide it: the labels that are not recorded, or none."
@@ -477,19 +484,6 @@ def drop_missing(
         (drop_values(*part, np.array([v in dropped for v in part[1]], dtype=bool)) if dropped else part)
         for part in parts
     ]
-
-
-def _named_labels(counts: Counter[Hashable], asked: Sequence[Hashable]) -> tuple[frozenset[Hashable], list[str]]:
-    """The labels whose texts the user named; a name that no label has is reported."""
-    given = [str(each) for each in asked]
-    names = {part.strip() for text in given for part in (text, *text.split(","))} - {"", "none"}
-    names |= {str(int(float(name))) for name in names if _is_whole_text(name)}
-    found = frozenset(label for label in counts if str(label).strip() in names)
-    known = {str(label).strip() for label in found}
-    known |= NULLS  # in numbers of a CSV file they are missing already
-    unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
-    messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
-    return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
 
 
 def _is_whole_text(name: str) -> bool:
@@ -564,12 +558,7 @@ def _may_be_typo(rare: str, frequent: str) -> bool:
     differ = [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]]
     if any(len(word) < 3 or not word.isalpha() for pair in differ for word in pair):
         return False
-    return edit_distance(first, second) <= (2 if min(len(first), len(second)) >= LONG else 1)
-
-
-def edit_distance(first: str, second: str) -> int:
-    """Letters to add, drop, change or swap with their neighbour (optimal string alignment)."""
-    rows = [list(range(len(second) + 1))]
+    rows = [list(range(len(second) + 1))]  # letters to add, drop, change or swap (optimal string alignment)
     for i, letter in enumerate(first, 1):
         row = [i]
         for j, other in enumerate(second, 1):
@@ -578,7 +567,7 @@ def edit_distance(first: str, second: str) -> int:
                 best = min(best, rows[-2][j - 2] + 1)
             row.append(best)
         rows.append(row)
-    return rows[-1][-1]
+    return rows[-1][-1] <= (2 if min(len(first), len(second)) >= LONG else 1)
 
 
 def _bare(text: str) -> str:

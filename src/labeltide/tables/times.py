@@ -89,7 +89,7 @@ def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
         local = array.cast(pa.timestamp("us"))
         return Moments(local, _microseconds(local), False, array.cast(pa.date32()).cast(pa.string()), messages)
     if pa.types.is_timestamp(kind):
-        return _read_timestamps(name, array, messages, offset, timezone)
+        return _read_timestamps(name, array, list(messages), offset, timezone)
     if pa.types.is_time(kind):
         raise ValueError(
             f"The time column {quoted([name])} holds hours of the day without a date, so what follows midnight has no "
@@ -101,39 +101,34 @@ def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
 
 
 def _read_timestamps(
-    name: str, array: pa.Array, messages: tuple[str, ...], written: np.ndarray | None, timezone: str | None
+    name: str, array: pa.Array, messages: list[str], written: np.ndarray | None, timezone: str | None
 ) -> Moments:
     """Moments of a column of timestamps; `written` are the offsets from UTC that its texts had, in minutes."""
     order = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
     if timezone is not None:
         order, more = in_zone(name, order, timezone)
-        messages, written = (*messages, *more), None
-    zone = order.type.tz
-    if zone is None:
-        local, offset = _microseconds(order), None
-    elif written is not None:
-        local, offset = _microseconds(order) + written * MINUTE, written
-    else:
+        messages, written = [*messages, *more], None
+    zone, offset = order.type.tz, written
+    local = _microseconds(order)
+    if zone is not None and written is not None:
+        local = local + written * MINUTE
+    elif zone is not None:
         local = _microseconds(pc.local_timestamp(order))
         offset = (local - _microseconds(order)) // MINUTE
+        messages.append(f"Hours of {quoted([name])} are those of its time zone, {zone}.")
+    unit = "s" if not (local % 1_000_000).any() else "ms" if not (local % 1000).any() else "us"
+    texts = pa.array(local).cast(pa.timestamp("us")).cast(pa.timestamp(unit), safe=False).cast(pa.string())
     if offset is not None:
         known = offset[array.is_valid().to_numpy(zero_copy_only=False)]
-        if written is None:
-            messages = (*messages, f"Hours of {quoted([name])} are those of its time zone, {zone}.")
         if written is not None or len(np.unique(known)) > 1:
-            messages = (*messages, say_offsets(name, known, None if written is not None else zone))
-    return Moments(order, local, True, _texts(local, offset, array.is_null()), messages)
-
-
-def _texts(local: np.ndarray, offset: np.ndarray | None, missing: pa.Array) -> pa.Array:
-    """Moments on the wall clock as texts, with their offsets from UTC where these change."""
-    unit = "s" if not (local % 1_000_000).any() else "ms" if not (local % 1000).any() else "us"
-    moments = pa.array(local).cast(pa.timestamp("us")).cast(pa.timestamp(unit), safe=False).cast(pa.string())
-    if offset is not None and len(distinct := np.unique(offset)) > 1:
-        endings = pa.array([written_offset(minutes) for minutes in distinct.tolist()])
-        ending = endings.take(pa.array(np.searchsorted(distinct, offset)))
-        moments = pc.binary_join_element_wise(moments, ending, "")
-    return pc.if_else(missing, pa.scalar(None, pa.string()), moments)
+            messages.append(say_offsets(name, known, None if written is not None else zone))
+        distinct = np.unique(offset)
+        if len(distinct) > 1:
+            endings = pa.array([written_offset(minutes) for minutes in distinct.tolist()])
+            ending = endings.take(pa.array(np.searchsorted(distinct, offset)))
+            texts = pc.binary_join_element_wise(texts, ending, "")
+    texts = pc.if_else(array.is_null(), pa.scalar(None, pa.string()), texts)
+    return Moments(order, local, True, texts, tuple(messages))
 
 
 def _microseconds(array: pa.Array) -> np.ndarray:
