@@ -53,8 +53,9 @@ def field_of(name: str, unit: str, asked: str | None = None) -> str:
 def channel_features(signal: Signal, starts: np.ndarray, length: float, field: str) -> EpochFeatures:
     """Features of one channel in the epochs that begin at `starts`, in seconds; loaded block by block."""
     samples = int(signal.rate * length + 1e-6)
-    kind = FIELDS[field] if samples >= MIN_SAMPLES else _mean_alone
-    parts = [kind(epochs, signal.rate) for epochs in blocks(signal, starts, length)]
+    parts = []
+    for epochs in blocks(signal, starts, length):
+        parts.append(FIELDS[field](epochs, signal.rate) if samples >= MIN_SAMPLES else {"mean": epochs.mean(1)})
     return {f"{signal.name}: {name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -112,10 +113,6 @@ def _log(values: np.ndarray) -> np.ndarray:
 
 def _line_length(epochs: np.ndarray) -> np.ndarray:
     return np.abs(np.diff(epochs, axis=1)).mean(1)
-
-
-def _mean_alone(epochs: np.ndarray, rate: float) -> EpochFeatures:
-    return {"mean": epochs.mean(1)}
 
 
 def _muscle(epochs: np.ndarray, rate: float) -> EpochFeatures:

@@ -195,14 +195,8 @@ def _choose_epoch(recordings: Sequence[Recording], request: RecordingRequest) ->
     """Seconds of an epoch: as asked for, else the longest that all spans are multiples of, else by the field."""
     if request.epoch is not None:
         return float(request.epoch), []
-    lengths = np.concatenate(
-        [
-            spans["duration"].to_numpy()
-            for recording in recordings
-            for spans in recording.spans.values()
-            if spans.num_rows
-        ]
-    )
+    tables = [spans for recording in recordings for spans in recording.spans.values() if spans.num_rows]
+    lengths = np.concatenate([spans["duration"].to_numpy() for spans in tables])
     whole = np.rint(lengths[lengths > 0] * 1000).astype(np.int64)
     common = gcd(*whole.tolist()) / 1000 if len(whole) else 0.0
     fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
@@ -459,8 +453,7 @@ def _in_folder(folder: Path, labels: Sequence[Path]) -> list[Recording]:
         people = [_annotator(file.stem, path.stem) if several else None for file in own]
         if len(set(people)) < len(people):
             people = [file.name for file in own]
-        named = list(zip(own, people, strict=True))
-        found.append(Recording(path.stem, path, named or [(None, None)]))
+        found.append(Recording(path.stem, path, list(zip(own, people, strict=True)) or [(None, None)]))
     return found
 
 

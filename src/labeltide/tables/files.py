@@ -394,7 +394,8 @@ def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
         else:
             found = [filesystem.get_file_info(path)]
     except (OSError, pa.ArrowException) as error:
-        raise refusal(text, error) from None
+        cause = f"{_in_short(error)}. {_way_out(error)}"
+        raise ValueError(f"The address {without_secrets(text)!r} cannot be opened: {cause}") from None
     files = [info for info in found if info.type == fs.FileType.File and _ending(info.path)]
     if not files:
         ends = ", ".join(end for each in FORMATS if each.in_parts for end in each.extensions)
@@ -541,11 +542,6 @@ def check_local(path: Path) -> None:
             f"Results are written to a disk of this machine. Got the address {without_secrets(str(path))!r}. Name a "
             "folder or file here, and copy it to its place afterwards."
         )
-
-
-def refusal(text: str, error: Exception) -> ValueError:
-    """The sentence for an address that cannot be opened."""
-    return ValueError(f"The address {without_secrets(text)!r} cannot be opened: {_in_short(error)}. {_way_out(error)}")
 
 
 @contextmanager

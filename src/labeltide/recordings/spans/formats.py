@@ -211,43 +211,38 @@ def _regions(task: dict[str, Any], fallback: str) -> Iterator[Region]:
     if not any(isinstance(task.get(name), list) for name in ("annotations", "completions", "predictions")):
         for value in task.values():  # JSON-MIN: the regions lie in the task itself
             if isinstance(value, list) and value and isinstance(value[0], dict) and TYPE in value[0]:
-                yield from _values(value, _name(task.get("annotator")), recording)
+                yield from _values(value, task.get("annotator"), recording)
         return
     done = [one for one in _list(task, "annotations", "completions") if not one.get("was_cancelled")]
     for result in done or _list(task, "predictions"):
         who = result.get("completed_by", result.get("model_version"))
         values = [one.get("value") for one in result.get("result") or () if isinstance(one, dict)]
-        yield from _values(
-            [value for value in values if isinstance(value, dict) and TYPE in value], _name(who), recording
-        )
+        labelled = [value for value in values if isinstance(value, dict) and TYPE in value]
+        yield from _values(labelled, who, recording)
 
 
-def _values(values: list[dict[str, Any]], annotator: str | None, recording: str) -> Iterator[Region]:
+def _values(values: list[dict[str, Any]], who: Any, recording: str) -> Iterator[Region]:
+    """Regions of an annotator: a number, an address, or a person's record."""
+    if isinstance(who, dict):
+        who = who.get("email") or who.get("username") or who.get("id")
+    annotator = None if who is None else str(who)
     for value in values:
-        start, end = (_seconds(value.get(name)) for name in ("start", "end"))
+        times = []
+        for name in ("start", "end"):
+            moment: Any = value.get(name)
+            try:
+                times.append(float(moment))
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a "
+                    "time column of seconds, not of dates"
+                ) from None
         for label in value[TYPE] or ():
-            yield start, end - start, str(label), annotator, recording
+            yield times[0], times[1] - times[0], str(label), annotator, recording
 
 
 def _list(task: dict[str, Any], *names: str) -> list[dict[str, Any]]:
     return [one for name in names for one in (task.get(name) or ()) if isinstance(one, dict)]
-
-
-def _name(who: Any) -> str | None:
-    """The annotator: a number, an address, or a person's record."""
-    if isinstance(who, dict):
-        who = who.get("email") or who.get("username") or who.get("id")
-    return None if who is None else str(who)
-
-
-def _seconds(moment: Any) -> float:
-    try:
-        return float(moment)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a time "
-            "column of seconds, not of dates"
-        ) from None
 
 
 # WFDB annotations by wfdb (PhysioNet): notes at samples, each of which holds until the next.

@@ -163,7 +163,6 @@ MAX_DEPTH = 100  # elements of XML within each other
 
 def check_spans_file(path: Path, most: int | None = MAX_BYTES) -> Path:
     """An existing file, no larger than a text of spans can be."""
-    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
     if most is not None and path.stat().st_size > most:
