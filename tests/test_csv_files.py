@@ -16,6 +16,7 @@ from labeltide._files import bare_text, csv_text, safe_texts
 from labeltide.auditing.predict import write_predictions
 from labeltide.data.studies import write_study
 from labeltide.recordings.spans import delimited
+from labeltide.recordings.spans.formats import read_spans
 from labeltide.recordings.spans.table import make_spans
 from labeltide.tables.frames import SafeCsvWriter, guarded, write_safe_csv
 
@@ -94,7 +95,7 @@ def test_spans_have_safe_texts_and_are_read_as_they_were(name, text, tmp_path):
     assert rows[1][2:] == [safe(text)] * 3
     assert rows[1][0] == "-2.5"
     if bare_text(safe(text)) == text:  # marks within a text are kept
-        assert delimited.read(tmp_path / name).spans["label"].to_pylist() == [text, "rest"]
+        assert read_spans(tmp_path / name).spans["label"].to_pylist() == [text, "rest"]
 
 
 @pytest.mark.parametrize("text", TEXTS)

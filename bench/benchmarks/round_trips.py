@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from labeltide.recordings.recordings import Grid, grid_to_spans, lay_on_grid
-from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
-from labeltide.recordings.spans.formats import read_spans
-from labeltide.recordings.spans.table import by_annotator
+from labeltide.recordings.recordings import Grid, lay_on_grid
+from labeltide.recordings.spans.formats import ADAPTERS, read_spans
+from labeltide.recordings.spans.table import by_annotator, make_spans
 
 RESULTS = Path(__file__).parents[1] / "results" / "formats"
 FILES = 200
@@ -57,26 +56,34 @@ class Format(NamedTuple):
 
 
 FORMATS = [
-    Format("spans, CSV", "n.csv", delimited.write, ("ann", "bob"), "exact", 0.0),
-    Format("spans, TSV", "n.tsv", delimited.write, ("ann", "bob"), "exact", 0.0),
-    Format("BIDS events", "n_events.tsv", lambda s, p: delimited.write(s, p, bids=True), ("ann", "bob"), "exact", 0.0),
-    Format("EDF+", "n.edf", edf.write, (None,), "exact", 1e-12),
-    Format("Label Studio, tasks", "n.json", label_studio.write, ("ann", "bob"), "1e-9 s", 1e-9),
+    Format("spans, CSV", "n.csv", ADAPTERS["csv"].write, ("ann", "bob"), "exact", 0.0),
+    Format("spans, TSV", "n.tsv", ADAPTERS["csv"].write, ("ann", "bob"), "exact", 0.0),
+    Format(
+        "BIDS events", "n_events.tsv", lambda s, p: ADAPTERS["csv"].write(s, p, bids=True), ("ann", "bob"), "exact", 0.0
+    ),
+    Format("EDF+", "n.edf", ADAPTERS["edf"].write, (None,), "exact", 1e-12),
+    Format("Label Studio, tasks", "n.json", ADAPTERS["labelstudio"].write, ("ann", "bob"), "1e-9 s", 1e-9),
     Format(
         "Label Studio, export",
         "n.json",
-        lambda s, p: label_studio.write(s, p, annotations=True),
+        lambda s, p: ADAPTERS["labelstudio"].write(s, p, annotations=True),
         ("7", "a@b.c"),
         "1e-9 s",
         1e-9,
     ),
-    Format("NSRR XML", "n.xml", nsrr.write, (None,), "exact", 0.0),
-    Format("ELAN", "n.eaf", elan.write, (None, "bob"), "1 ms", 1.01e-3),
-    Format("TextGrid", "n.TextGrid", textgrid.write, (None, "bob"), "1e-9 s", 1e-9),
+    Format("NSRR XML", "n.xml", ADAPTERS["nsrr"].write, (None,), "exact", 0.0),
+    Format("ELAN", "n.eaf", ADAPTERS["elan"].write, (None, "bob"), "1 ms", 1.01e-3),
+    Format("TextGrid", "n.TextGrid", ADAPTERS["textgrid"].write, (None, "bob"), "1e-9 s", 1e-9),
     Format(
-        "WFDB", "n.ann", lambda s, p: wfdb_notes.write(s, p, rate=250), ("ann",), "1 sample at 250 Hz", 4.1e-3, ASCII
+        "WFDB",
+        "n.ann",
+        lambda s, p: ADAPTERS["wfdb"].write(s, p, rate=250),
+        ("ann",),
+        "1 sample at 250 Hz",
+        4.1e-3,
+        ASCII,
     ),
-    Format("MNE, FIF", "n-annot.fif", mne_annotations.write, (None,), "single precision", 2e-3, LATIN),
+    Format("MNE, FIF", "n-annot.fif", ADAPTERS["mne"].write, (None,), "single precision", 2e-3, LATIN),
 ]
 
 
@@ -86,6 +93,22 @@ def random_labels(random: np.random.Generator, labels: list[str], count: int) ->
     chosen = random.choice(len(labels), changes[-1] + 1)
     missing = random.random(changes[-1] + 1) < 0.2
     return [None if missing[run] else labels[chosen[run]] for run in changes]
+
+
+def grid_to_spans(
+    labels: list[str | None], grid: Grid, annotator: str | None = None, recording: str | None = None
+) -> pa.Table:
+    """Spans of equal labels in a row; steps without a label belong to none."""
+    _, codes = np.unique(
+        np.array(["" if text is None else "+" + text for text in labels], dtype=str), return_inverse=True
+    )
+    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
+    last = np.append(first[1:], len(labels))
+    kept = [k for k, index in enumerate(first) if labels[index] is not None]
+    first, last = first[kept], last[kept]
+    onset = grid.start + first * grid.length
+    texts = [labels[index] for index in first]
+    return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]
 
 
 def count_differences(form: Format, seed: int, folder: Path) -> tuple[int, int, int, int]:

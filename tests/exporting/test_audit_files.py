@@ -20,8 +20,7 @@ from labeltide.auditing.apply import apply_decisions
 from labeltide.auditing.results import draft_of
 from labeltide.exporting.spans import FORMATS, export_audit
 from labeltide.recordings.recordings import Grid, lay_on_grid
-from labeltide.recordings.spans import delimited
-from labeltide.recordings.spans.formats import read_spans
+from labeltide.recordings.spans.formats import ADAPTERS, read_spans
 from labeltide.recordings.spans.table import by_annotator, by_recording
 
 
@@ -176,15 +175,15 @@ def test_audits_without_times_and_wrong_choices_are_refused(tmp_path, stub):
 
 def test_an_export_that_is_refused_half_way_leaves_nothing(tmp_path, monkeypatch):
     folder = write_audit(tmp_path / "audit")
-    write, calls = delimited.write, []
+    csv, calls = ADAPTERS["csv"], []
 
     def second_is_refused(spans, path, **options):
         calls.append(path)
         if len(calls) == 2:
             raise ValueError("refused")
-        return write(spans, path, **options)
+        return csv.write_file(spans, path, **options)
 
-    monkeypatch.setattr(delimited, "write", second_is_refused)
+    monkeypatch.setitem(ADAPTERS, "csv", csv._replace(write_file=second_is_refused))
     with pytest.raises(ValueError, match="refused"):
         export_audit(folder, "csv", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["audit"]

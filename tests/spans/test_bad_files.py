@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labeltide.recordings.spans import edf, elan, mne_annotations, nsrr, textgrid, wfdb_notes
 from labeltide.recordings.spans.formats import ADAPTERS, read_spans
 from labeltide.recordings.spans.table import make_spans
 from spans.some_spans import ASCII, random_spans
-from spans.test_round_trips import FORMATS
+from spans.test_round_trips import FORMATS, edf, elan, mne_annotations, nsrr, textgrid, wfdb_notes
 
 ENDS = ["csv", "tsv", "edf", "bdf", "json", "xml", "eaf", "TextGrid", "atr", "hea", "fif"]
 LAUGHS = '<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PSGAnnotation>&b;</PSGAnnotation>'

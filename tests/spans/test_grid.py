@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide.recordings import recordings as grids
-from labeltide.recordings.recordings import Grid, grid_to_spans, lay_on_grid
+from labeltide.recordings.recordings import Grid, lay_on_grid, say_counts
 from labeltide.recordings.spans.table import make_spans
+from spans.some_spans import grid_to_spans
 
 
 def laid(*lines, count=4, length=30.0, start=0.0):
@@ -18,7 +19,7 @@ def test_spans_on_the_edges_of_epochs_need_no_rule():
     found = laid((0, 60, "W"), (60, 60, "N1"))
     assert found.labels == ["W", "W", "N1", "N1"]
     assert not any(found.counts.values())
-    assert found.messages == ()
+    assert say_counts(found.counts, 30.0) == ()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_each_rule_is_counted_and_said(lines, labels, counts):
     found = laid(*lines)
     assert found.labels == labels
     assert {name: count for name, count in found.counts.items() if count} == counts
-    assert len(found.messages) == len(counts)
+    assert len(say_counts(found.counts, 30.0)) == len(counts)
 
 
 def test_of_two_that_cover_the_same_the_later_wins():
@@ -70,7 +71,7 @@ def test_labels_on_a_grid_come_back_from_spans(labels, length, start):
     grid = Grid(start, length, len(labels))
     found = lay_on_grid(grid_to_spans(labels, grid), grid)
     assert found.labels == labels
-    assert set(found.messages) <= {said for said in found.messages if "without a label" in said}
+    assert {name for name, count in found.counts.items() if count} <= {"gaps"}
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,9 +8,10 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
-from labeltide.recordings.recordings import Grid, RecordingRequest, grid_to_spans, lay_on_grid, read_epochs
+from labeltide.recordings.recordings import Grid, RecordingRequest, lay_on_grid, read_epochs
 from labeltide.recordings.spans.formats import read_spans
 from labeltide.recordings.spans.table import by_annotator
+from spans.some_spans import grid_to_spans
 from spans.test_round_trips import FORMATS
 
 

@@ -12,11 +12,12 @@ import pytest
 import wfdb
 from praatio import textgrid as praat
 
-from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
-from labeltide.recordings.spans.formats import adapter_of, read_spans
+from labeltide.recordings.spans.formats import ADAPTERS, adapter_of, from_raw, read_spans
 from labeltide.recordings.spans.table import make_spans
 from spans.some_spans import ASCII, differences, random_spans
 
+delimited, edf, elan, label_studio = (ADAPTERS[name] for name in ("csv", "edf", "elan", "labelstudio"))
+mne_annotations, nsrr, textgrid, wfdb_notes = (ADAPTERS[name] for name in ("mne", "nsrr", "textgrid", "wfdb"))
 NAMES = ("onset", "duration", "label")
 # format → file, what write takes, what random_spans takes, tolerance
 FORMATS = {
@@ -149,12 +150,10 @@ def test_mne_annotations_and_raw(tmp_path):
     raw.set_annotations(mne.Annotations([1.5, 30], [3, 10], ["W", "N1"]))
     raw.crop(1.0)  # onsets now count from a first sample that is not 0
     raw.save(tmp_path / "n_raw.fif", verbose=False)
-    for found in (mne_annotations.from_raw(raw), mne_annotations.read(tmp_path / "n_raw.fif")):
+    for found in (from_raw(raw), mne_annotations.read(tmp_path / "n_raw.fif")):
         assert found.spans["onset"].to_pylist() == pytest.approx([0.5, 29])
         assert found.signals[0].unit == "uV"
         np.testing.assert_allclose(found.signals[0].load(0, 10), 20, rtol=1e-6)
-    spans = mne_annotations.from_annotations(raw.annotations)
-    assert mne_annotations.from_annotations(mne_annotations.to_annotations(spans)).equals(spans)
 
 
 def test_bids_events_with_na(tmp_path):

@@ -96,7 +96,7 @@ def test_a_manifest_keeps_its_names(tmp_path):
     manifest = tmp_path / "list.csv"
     manifest.write_text("recording,signals,labels,annotator\n007,a.edf,a.csv,01\n7,b.edf,b.csv,NA\n")
     found = find_files(manifest, [])
-    assert [(each.name, each.labels[0].annotator) for each in found] == [("007", "01"), ("7", "NA")]
+    assert [(each.name, each.labels[0][1]) for each in found] == [("007", "01"), ("7", "NA")]
 
 
 def test_a_fixed_list_of_classes_refuses_other_labels_by_name(tmp_path):

@@ -26,7 +26,6 @@ from labeltide.tables.tidy import (
     describe_overview,
     name_table,
     read_decimal_commas,
-    tidy_contents,
 )
 from labeltide.tables.times import find_gaps
 from labeltide.tables.windows import ClockInfo, Windows, cut_windows, read_clocks, say_windows
@@ -204,7 +203,7 @@ def overview_of(
 ) -> tuple[ColumnOverview, ...]:
     """The overview of a table, `names` are those of all its columns."""
     used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
-    return describe_overview(tidy_contents(counts, tidy), names, columns, used, why, tidy.as_numbers)
+    return describe_overview(counts, tidy, names, columns, used, why)
 
 
 def read_new_table(

@@ -105,10 +105,17 @@ def neighbours_look_alike(features: np.ndarray, mask: np.ndarray) -> bool:
     features : array of shape (rows, steps, features)
     mask : bool array of shape (rows, steps), False on padding
     """
-    rows, first = _choose_pairs(len(features))
-    if not len(first):
+    n = len(features)
+    if n < 2:
         return False
-    ranks = _ranks_of_means(features[rows], mask[rows])
+    rows, first = np.arange(n), np.arange(n - 1)  # `first` are the places that are followed by their neighbour
+    if n > MAX_ROWS:
+        starts = np.linspace(0, n - 2, MAX_ROWS // 2).astype(np.int64)
+        rows, first = np.stack([starts, starts + 1], 1).ravel(), np.arange(0, 2 * len(starts), 2)
+    real = mask[rows][..., None]
+    ranks = rankdata((features[rows] * real).sum(1, dtype=np.float64) / real.sum(1), axis=0)
+    ranks -= ranks.mean(0)
+    ranks /= np.where(ranks.any(0), ranks.std(0), 1.0)  # (rows, features), of mean zero and variance one
     squares = (ranks**2).sum(1)
     distances = squares[:, None] + squares - 2 * ranks @ ranks.T  # (rows, rows)
     n = len(rows)
@@ -119,22 +126,6 @@ def neighbours_look_alike(features: np.ndarray, mask: np.ndarray) -> bool:
     orders = np.random.default_rng(0).permuted(np.tile(np.arange(n), (PERMUTATIONS, 1)), axis=1)
     permuted = distances[orders[:, first], orders[:, first + 1]].mean(1)
     return bool(np.all(permuted > observed * (1 + 1e-9)))
-
-
-def _choose_pairs(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows to compare, and the places among them that are followed by their neighbour."""
-    if n <= MAX_ROWS:
-        return np.arange(n), np.arange(n - 1)
-    starts = np.linspace(0, n - 2, MAX_ROWS // 2).astype(np.int64)
-    return np.stack([starts, starts + 1], 1).ravel(), np.arange(0, 2 * len(starts), 2)
-
-
-def _ranks_of_means(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Ranks of each feature's mean over the steps of a row, with mean zero and variance one: (rows, features)."""
-    real = mask[..., None]
-    ranks = rankdata((features * real).sum(1, dtype=np.float64) / real.sum(1), axis=0)
-    ranks -= ranks.mean(0)
-    return ranks / np.where(ranks.any(0), ranks.std(0), 1.0)
 
 
 # The sources of labels: annotators, or annotators within groups (site, device, type of person).
@@ -205,7 +196,10 @@ def find_sources(annotators: int, groups: ArrayLike | None, n: int) -> Sources:
 
 def check_names(names: ArrayLike, n: int, argument: str) -> list[Hashable]:
     """A hashable name for each of n sequences, as plain values; `argument` is what the caller knows them by."""
-    values = names if isinstance(names, np.ndarray) else _objects(names if np.iterable(names) else ())
+    values = names
+    if not isinstance(values, np.ndarray):  # NumPy would make a table of tuples, and text of numbers beside text
+        every = list(names) if np.iterable(names) else []
+        values = np.fromiter(every, dtype=object, count=len(every))
     if values.shape != (n,):
         raise ValueError(f"{argument} must be {n} names, one per sequence. Got shape {values.shape}.")
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
@@ -224,12 +218,6 @@ def spread_labels(labels: np.ndarray, indices: np.ndarray, count: int) -> np.nda
     spread = np.full((*labels.shape[:-1], count), -1, dtype=labels.dtype)
     np.put_along_axis(spread, np.broadcast_to(indices[:, None], labels.shape), labels, -1)
     return spread
-
-
-def _objects(names: Any) -> np.ndarray:
-    """A list as an array of its own values: NumPy would make a table of tuples, and text of numbers beside text."""
-    values = list(names)
-    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def _listed(groups: tuple[Hashable, ...]) -> str:

@@ -90,24 +90,23 @@ class SequenceScaler(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             Steps beyond a sequence's length are padding.
         """
         _validation.check_choice("scope", self.scope, SCOPES)
-        values = _masked(X, lengths)
+        values, real = _masked(X, lengths)
         self.n_features_in_ = values.shape[2]
         self.mean_, self.scale_ = _moments(values, (0, 1))
-        real = _validation.steps_mask(_validation.check_lengths(lengths, *values.shape[:2]), values.shape[1])
         self.has_missing_ = (np.isnan(values) & real[..., None]).any((0, 1))
         return self
 
     def transform(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The scaled features, (n, steps, features) and indicators, without gaps; zero on padding."""
         check_is_fitted(self, "mean_")
-        values = _masked(X, lengths)
+        values, real = _masked(X, lengths)
         if values.shape[2] != self.n_features_in_:
             raise ValueError(f"X must have {self.n_features_in_} features, as in fit. Got {values.shape[2]}.")
         mean, scale = (self.mean_, self.scale_) if self.scope == "all" else _moments(values, (1,))
         gaps = np.isnan(values)
-        scaled = _carry_forward((values - mean) / scale)
-        real = _validation.steps_mask(_validation.check_lengths(lengths, *values.shape[:2]), values.shape[1])
-        scaled[~real] = 0
+        latest = np.maximum.accumulate(np.where(gaps, -1, np.arange(values.shape[1])[:, None]), axis=1)
+        carried = np.take_along_axis((values - mean) / scale, latest.clip(0), axis=1)
+        scaled = np.where((latest >= 0) & real[..., None], carried, 0.0)
         if not self.indicators:
             return scaled
         return np.concatenate([scaled, (gaps & real[..., None])[..., self.has_missing_]], -1).astype(np.float64)
@@ -136,19 +135,19 @@ class SequenceScaler(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return tags
 
 
-def _masked(X: ArrayLike, lengths: ArrayLike | None) -> np.ndarray:
-    """A copy of X with NaN on padding."""
+def _masked(X: ArrayLike, lengths: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
+    """A copy of X with NaN on padding, and which steps are real, (n, steps)."""
     try:
         values = np.array(_validation.plain_array(X), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("X must be numbers of shape (n, steps, features).") from None
     if values.ndim != 3 or 0 in values.shape:
         raise ValueError(f"X must have shape (n, steps, features), none of them zero. Got shape {values.shape}.")
-    counts = _validation.check_lengths(lengths, *values.shape[:2])
-    values[~_validation.steps_mask(counts, values.shape[1])] = np.nan
+    real = _validation.steps_mask(_validation.check_lengths(lengths, *values.shape[:2]), values.shape[1])
+    values[~real] = np.nan
     if np.isinf(values).any():
         raise ValueError("X must not hold infinite values. Put NaN where a value is missing.")
-    return values
+    return values, real
 
 
 def _moments(values: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -159,12 +158,3 @@ def _moments(values: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.
     spread = np.sqrt((np.where(known, values - mean, 0) ** 2).sum(axes, keepdims=True) / count)
     scale = np.where(spread > np.abs(mean) * 1e-12, spread, 1.0)
     return (mean[0, 0], scale[0, 0]) if len(axes) == 2 else (mean, scale)
-
-
-def _carry_forward(values: np.ndarray) -> np.ndarray:
-    """Last observation carried forward along the second axis; zero where there is none before."""
-    known = ~np.isnan(values)
-    indices = np.where(known, np.arange(values.shape[1])[:, None], -1)
-    latest = np.maximum.accumulate(indices, axis=1)
-    filled = np.take_along_axis(values, latest.clip(0), axis=1)
-    return np.where(latest >= 0, filled, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -203,14 +203,13 @@ class Sequences(ShortRepr):
         def pick(array: np.ndarray | None) -> Any:
             return None if array is None else array[index]
 
-        return type(self)(
+        return replace(
+            self,
             features=self.features[index],
             labels=self.labels[index],
             lengths=self.lengths[index],
             clock=self.clock[index],
             ids=tuple(self.ids[i] for i in index),
-            classes=self.classes,
             clean_labels=pick(self.clean_labels),
             times=pick(self.times),
-            annotators=self.annotators,
         )

@@ -51,9 +51,24 @@ def make_sequences(
     >>> data.features.shape, data.labels.shape, data.classes
     ((20, 10, 2), (20, 10, 1), (0, 1, 2))
     """
-    _check(n, n_steps, n_features, n_classes, stay, variance, ragged, missing)
+    for name, size in (("n", n), ("n_steps", n_steps), ("n_features", n_features)):
+        _validation.check_number(name, size, 1, whole=True)
+    _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
+    if stay is not None:
+        _validation.check_number("stay", stay, 0, 1)
+    _validation.check_number("variance", variance, 0)
+    _validation.check_number("missing", missing, 0, 1)
+    if not isinstance(ragged, bool | np.bool_):
+        raise ValueError(f"ragged must be True or False. Got {ragged!r}.")
     streams = np.random.default_rng(random_state).spawn(4)
-    clean = _hidden_labels(streams[0], n, n_steps, n_classes, stay)
+    clean = streams[0].integers(0, n_classes, (n, n_steps))
+    if stay is not None:
+        # A move of 1 .. classes - 1 places, modulo the classes, reaches each other class alike.
+        moves = streams[0].integers(1, n_classes, (n, n_steps))
+        moves[streams[0].random((n, n_steps)) < stay] = 0
+        moves[:, 0] = clean[:, 0]
+        clean = moves.cumsum(1) % n_classes
+    clean = clean.astype(np.int8)
     features = streams[1].standard_normal((n, n_steps, n_features), dtype=np.float32)
     features *= np.float32(variance**0.5)
     features += clean[..., None]
@@ -72,38 +87,3 @@ def make_sequences(
         classes=tuple(range(n_classes)),
         clean_labels=clean,
     )
-
-
-def _hidden_labels(
-    generator: np.random.Generator, n: int, n_steps: int, n_classes: int, stay: float | None
-) -> np.ndarray:
-    """True labels as int8 of shape (n, steps)."""
-    free = generator.integers(0, n_classes, (n, n_steps))
-    if stay is None:
-        return free.astype(np.int8)
-    # A move of 1 .. classes - 1 places, modulo the classes, reaches each other class alike.
-    moves = generator.integers(1, n_classes, (n, n_steps))
-    moves[generator.random((n, n_steps)) < stay] = 0
-    moves[:, 0] = free[:, 0]
-    return (moves.cumsum(1) % n_classes).astype(np.int8)
-
-
-def _check(
-    n: int,
-    n_steps: int,
-    n_features: int,
-    n_classes: int,
-    stay: float | None,
-    variance: float,
-    ragged: bool,
-    missing: float,
-) -> None:
-    for name, size in (("n", n), ("n_steps", n_steps), ("n_features", n_features)):
-        _validation.check_number(name, size, 1, whole=True)
-    _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
-    if stay is not None:
-        _validation.check_number("stay", stay, 0, 1)
-    _validation.check_number("variance", variance, 0)
-    _validation.check_number("missing", missing, 0, 1)
-    if not isinstance(ragged, bool | np.bool_):
-        raise ValueError(f"ragged must be True or False. Got {ragged!r}.")

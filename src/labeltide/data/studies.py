@@ -72,7 +72,12 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     hours = np.arange(n_steps) % STEPS_PER_DAY / 4  # (steps,)
     truth = _activities(streams[0], people, hours)  # (people, steps)
     features, lost = _features(streams[1], truth)
-    who, when = np.nonzero(_worn(streams[2], people, days, worn))
+    # The sensor comes off once a day, at any time, for as long as it takes.
+    off = streams[2].integers(0, STEPS_PER_DAY, (people, days, 1))
+    length = streams[2].gamma(4, (1 - worn) * STEPS_PER_DAY / 4, (people, days, 1)) if worn < 1 else 0
+    kept = (np.arange(STEPS_PER_DAY) - off) % STEPS_PER_DAY >= length
+    kept[:, 0, 0] = True  # nobody is left without a row
+    who, when = np.nonzero(kept.reshape(people, -1))
     side = streams[3].choice(3, size=(people, days), p=(0.375, 0.375, 0.25))[who, when // STEPS_PER_DAY]
     rows = np.repeat(np.arange(len(who)), 1 + (side == 2))
     second = np.append(False, rows[1:] == rows[:-1])
@@ -80,7 +85,10 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     who, when = who[rows], when[rows]
     true = truth[who, when]
     chance = error_rates(hours[when], when / n_steps, annotator)
-    label = _mistake(streams[4], true, np.clip(chance * (rate / chance.mean()), 0, 0.9))
+    draws = streams[4].random(len(true))[:, None]
+    taken_for = (draws > _MISTAKEN.cumsum(1)[true]).sum(1).clip(max=len(ACTIVITIES) - 1)
+    is_wrong = streams[4].random(len(true)) < np.clip(chance * (rate / chance.mean()), 0, 0.9)
+    label = np.where(is_wrong, taken_for, true)
     columns = {
         "person": pa.array(np.char.add("p", np.char.zfill((who + 1).astype(str), len(str(people))))),
         "time": pa.array(START + when.astype("timedelta64[s]") * 900),
@@ -130,20 +138,18 @@ def _activities(generator: np.random.Generator, people: int, hours: np.ndarray) 
     shift = generator.normal(0, 1, people)  # early birds and night owls
     draws = generator.random((2, len(hours), people))
     truth = np.empty((people, len(hours)), dtype=np.int64)
-    for step, hour in enumerate(hours):
-        chosen = (draws[0, step][:, None] > _rhythm(hour - shift).cumsum(1)).sum(1).clip(max=len(ACTIVITIES) - 1)
+    for step, time in enumerate(hours):
+        hour = time - shift
+        asleep = 1 / (1 + np.exp(-4 * (np.cos(2 * np.pi * (hour - 3) / 24) - 0.35) * 2))
+        active = np.exp(-0.5 * (((hour - 6) % 24 - 12) / 1.5) ** 2)  # around six in the evening
+        parts = [0.03 + 0.25 * active, 0.12 + 3 * asleep, np.full_like(hour, 0.55), 0.3 + 0.2 * active]
+        weights = np.stack(parts, axis=1)  # (people, activities)
+        weights[:, [0, 2, 3]] *= (1 - 0.95 * asleep)[:, None]
+        rhythm = weights / weights.sum(1, keepdims=True)
+        chosen = (draws[0, step][:, None] > rhythm.cumsum(1)).sum(1).clip(max=len(ACTIVITIES) - 1)
         goes_on = (draws[1, step] < STAY) & (step > 0)
         truth[:, step] = np.where(goes_on, truth[:, step - 1], chosen)
     return truth
-
-
-def _rhythm(hour: np.ndarray) -> np.ndarray:
-    """The probability of each activity at an hour: shape (people, activities)."""
-    asleep = 1 / (1 + np.exp(-4 * (np.cos(2 * np.pi * (hour - 3) / 24) - 0.35) * 2))
-    active = np.exp(-0.5 * (((hour - 6) % 24 - 12) / 1.5) ** 2)  # around six in the evening
-    weights = np.stack([0.03 + 0.25 * active, 0.12 + 3 * asleep, np.full_like(hour, 0.55), 0.3 + 0.2 * active], axis=1)
-    weights[:, [0, 2, 3]] *= (1 - 0.95 * asleep)[:, None]
-    return weights / weights.sum(1, keepdims=True)
 
 
 def _features(generator: np.random.Generator, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,21 +162,6 @@ def _features(generator: np.random.Generator, truth: np.ndarray) -> tuple[np.nda
     values[..., [0, 1, 5]] = np.maximum(values[..., [0, 1, 5]], 0)
     values[..., 3] = np.maximum(values[..., 3], 38)
     return values.round(3).astype(np.float32), generator.random((people, n_steps)) < 0.03
-
-
-def _worn(generator: np.random.Generator, people: int, days: int, worn: float) -> np.ndarray:
-    """Whether the sensor is worn: it comes off once a day, at any time, for as long as it takes."""
-    off = generator.integers(0, STEPS_PER_DAY, (people, days, 1))
-    length = generator.gamma(4, (1 - worn) * STEPS_PER_DAY / 4, (people, days, 1)) if worn < 1 else 0
-    since = (np.arange(STEPS_PER_DAY) - off) % STEPS_PER_DAY
-    kept = since >= length
-    kept[:, 0, 0] = True  # nobody is left without a row
-    return kept.reshape(people, -1)
-
-
-def _mistake(generator: np.random.Generator, true: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    taken_for = (generator.random(len(true))[:, None] > _MISTAKEN.cumsum(1)[true]).sum(1).clip(max=len(ACTIVITIES) - 1)
-    return np.where(generator.random(len(true)) < chance, taken_for, true)
 
 
 # A simulated wearable study of any number of rows, made and written person by person in bounded memory.
@@ -221,15 +212,10 @@ def _simulate_part(first: int, count: int, rate: float, seed: int, digits: int) 
     table = table.take(pa.array((starts[:, None] + np.arange(ROWS_EACH)).reshape(-1)))
     names = np.char.add("p", np.char.zfill((first + 1 + np.arange(count)).astype(str), digits))
     table = table.set_column(0, "person", pa.array(np.repeat(names, ROWS_EACH)))
-    return table.add_column(8, "loudness", pa.array(_loudness(table, part_seed)))
-
-
-def _loudness(table: pa.Table, seed: int) -> np.ndarray:
-    """The seventh feature; rows of one moment, which two annotators labelled, have the same value."""
-    names = pa.array(list(_LOUDNESS))
-    code = pc.index_in(table["true_label"], names).to_numpy()
+    # The seventh feature; rows of one moment, which two annotators labelled, have the same value.
+    code = pc.index_in(table["true_label"], pa.array(list(_LOUDNESS))).to_numpy()
     minute = table["time"].combine_chunks().cast(pa.int64()).to_numpy()
-    same = np.append(False, minute[1:] == minute[:-1])
-    step = np.cumsum(~same) - 1
-    noise = np.random.default_rng([seed, 7]).normal(0, _LOUDNESS_SPREAD, step[-1] + 1)[step]
-    return (np.array(list(_LOUDNESS.values()))[code] + noise).round(2).astype(np.float32)
+    step = np.cumsum(np.append(True, minute[1:] != minute[:-1])) - 1
+    noise = np.random.default_rng([part_seed, 7]).normal(0, _LOUDNESS_SPREAD, step[-1] + 1)[step]
+    loudness = (np.array(list(_LOUDNESS.values()))[code] + noise).round(2).astype(np.float32)
+    return table.add_column(8, "loudness", pa.array(loudness))

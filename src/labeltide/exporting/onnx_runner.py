@@ -8,7 +8,6 @@ one.
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -24,17 +23,15 @@ def run_file(model: str, inputs: str, outputs: str) -> None:
     results = {}
     for number in range(sum(name.startswith("features.") for name in given.files)):
         own = {name.split(".")[0]: given[name] for name in given.files if name.endswith(f".{number}")}
-        results[f"probabilities.{number}"] = _stream(session, own) if "state" in own else session.run(None, own)[0]
-    np.savez(outputs, **results)  # type: ignore[arg-type]
-
-
-def _stream(session: Any, given: dict[str, np.ndarray]) -> np.ndarray:
-    """Probabilities of all steps, (streams, steps, classes), each step given with the state that the last one left."""
-    features, state, steps = given["features"], given["state"], []
-    for step in range(features.shape[1]):
-        probabilities, state = session.run(None, {"features": features[:, step], "state": state})
-        steps.append(probabilities)
-    return np.stack(steps, 1)
+        if "state" not in own:
+            results[f"probabilities.{number}"] = session.run(None, own)[0]
+            continue
+        state, steps = own["state"], []
+        for step in range(own["features"].shape[1]):  # each with the state that the last one left
+            probabilities, state = session.run(None, {"features": own["features"][:, step], "state": state})
+            steps.append(probabilities)
+        results[f"probabilities.{number}"] = np.stack(steps, 1)  # (streams, steps, classes)
+    np.savez(outputs, **results)
 
 
 if __name__ == "__main__":

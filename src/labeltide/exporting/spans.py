@@ -19,7 +19,7 @@ from labeltide.auditing.apply import find_decisions
 from labeltide.auditing.decisions import settled_labels
 from labeltide.auditing.page.payload import read_audit, read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
-from labeltide.recordings.spans import delimited, edf, elan, label_studio, mne_annotations, nsrr, textgrid, wfdb_notes
+from labeltide.recordings.spans.formats import ADAPTERS
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.words import words
 
@@ -27,8 +27,6 @@ WHAT = ("issues", "corrected", "both")
 TIERS = {"elan": ".eaf", "textgrid": ".TextGrid"}  # one file for each recording, with a tier for each annotator
 SINGLE = {"edf": ".edf", "bids": "_events.tsv", "wfdb": "", "nsrr": ".xml", "mne": "-annot.fif"}  # for each annotator
 FORMATS = ("csv", "labelstudio", *TIERS, *SINGLE)  # the first two write one file for all recordings
-MODULES = {"csv": delimited, "bids": delimited, "labelstudio": label_studio, "elan": elan, "textgrid": textgrid}
-MODULES |= {"edf": edf, "wfdb": wfdb_notes, "nsrr": nsrr, "mne": mne_annotations}
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,16 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                messages += MODULES[to].write(spans, draft / name, **_known(to, recording, places)) or ()
+                about = places.get(recording, Place(None, None, 1000.0))
+                options: dict[str, dict[str, Any]] = {  # what the writer of a format needs to know of the recording
+                    "bids": {"bids": True},
+                    "edf": {"start": about.began},
+                    "wfdb": {"rate": about.rate},
+                    "textgrid": {"end": about.end},
+                    "labelstudio": {"files": {key: each.signals for key, each in places.items() if each.signals}},
+                }
+                adapter = ADAPTERS["csv" if to == "bids" else to]
+                messages += adapter.write(spans, draft / name, **options.get(to, {}))
             if place.exists():  # an empty folder; all files appear at once
                 place.resolve().rmdir()
             os.rename(draft, place.resolve())
@@ -103,21 +110,21 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
             if recording is None:
                 continue
             for annotator, own in by_annotator(part).items():
-                start, end = _single_name(stems[recording], kind, annotator if several else None, to)
+                who = [annotator] if several and annotator else []
+                start, end = (
+                    ("_" if to == "bids" else "-").join([stems[recording], kind, *_file_names(who)]),
+                    SINGLE[to],
+                )
+                if to == "wfdb":  # the extension is the annotator, of letters alone
+                    start = (
+                        re.sub(r"[^-\w]", "_", stems[recording]) + f".{kind}" + re.sub("[^a-zA-Z]", "", "".join(who))
+                    )
                 name, letter = start + end, "b"
                 while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
                     name, letter = f"{start}{letter}{end}", chr(ord(letter) + 1)
                 taken.add(name)
                 parts.append((name, own, recording))
     return parts
-
-
-def _single_name(stem: str, kind: str, annotator: str | None, to: str) -> tuple[str, str]:
-    if to == "wfdb":  # the extension is the annotator, of letters alone
-        record, letters = re.sub(r"[^-\w]", "_", stem), re.sub("[^a-zA-Z]", "", annotator or "")
-        return f"{record}.{kind}{letters}", ""
-    joint = "_" if to == "bids" else "-"
-    return joint.join([stem, kind, *(_file_names([annotator]) if annotator else [])]), SINGLE[to]
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -137,19 +144,6 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
         taken.add(wish)
         found[index] = wish
     return found
-
-
-def _known(to: str, recording: str, places: dict[str, Place]) -> dict[str, Any]:
-    """What the writer of a format needs to know of the recording."""
-    if to == "labelstudio":
-        return {"files": {name: place.signals for name, place in places.items() if place.signals}}
-    place = places.get(recording, Place(None, None, 1000.0))
-    options: dict[str, dict[str, Any]] = {
-        "edf": {"start": place.began},
-        "wfdb": {"rate": place.rate},
-        "textgrid": {"end": place.end},
-    }
-    return options.get(to, {"bids": True} if to == "bids" else {})
 
 
 # The issues and the corrected labels of an audit as spans of its recordings.
@@ -190,7 +184,14 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
     lines, renamed = _with_distinct_classes(_with_single_annotator(lines, audit))
     messages += renamed
     if audit.get("recordings"):
-        onset, length, places = _rows_of_recordings(lines["row"].to_numpy(), audit["recordings"])
+        row, epoch, files = lines["row"].to_numpy(), float(audit["recordings"]["epoch"]), audit["recordings"]["files"]
+        first, starts = (np.array([file[key] for file in files]) for key in ("first_row", "start"))
+        owner = np.searchsorted(first, row, "right") - 1
+        onset, length, places = starts[owner] + (row - first[owner]) * epoch, np.full(len(row), epoch), {}
+        for file in files:
+            began = None if file["began"] is None else datetime.fromisoformat(file["began"])
+            end = file["start"] + file["rows"] * epoch
+            places[file["recording"]] = Place(began, end, float(file["rate"]), file["signals"])
     elif audit["table"]["columns"].get("time") is None:
         # The number of each row in its sequence, as seconds.
         row, sequence = lines["row"].to_numpy(), np.array(lines["sequence"].to_pylist(), dtype=object)
@@ -233,24 +234,6 @@ def _with_distinct_classes(lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
         column = pa.array([names.get(text, text) for text in lines[name].to_pylist()], pa.string())
         lines = lines.set_column(lines.column_names.index(name), name, column)
     return lines, tuple(f"The class {old!r} is written as {new!r}." for old, new in names.items())
-
-
-def _rows_of_recordings(rows: np.ndarray, about: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, dict[str, Place]]:
-    epoch, files = float(about["epoch"]), about["files"]
-    first = np.array([file["first_row"] for file in files])
-    owner = np.searchsorted(first, rows, "right") - 1
-    starts = np.array([file["start"] for file in files])
-    onset = starts[owner] + (rows - first[owner]) * epoch
-    places = {
-        file["recording"]: Place(
-            None if file["began"] is None else datetime.fromisoformat(file["began"]),
-            file["start"] + file["rows"] * epoch,
-            float(file["rate"]),
-            file["signals"],
-        )
-        for file in files
-    }
-    return onset, np.full(len(rows), epoch), places
 
 
 def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:

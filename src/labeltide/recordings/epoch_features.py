@@ -53,8 +53,9 @@ def field_of(name: str, unit: str, asked: str | None = None) -> str:
 def channel_features(signal: Signal, starts: np.ndarray, length: float, field: str) -> EpochFeatures:
     """Features of one channel in the epochs that begin at `starts`, in seconds; loaded block by block."""
     samples = int(signal.rate * length + 1e-6)
-    kind = FIELDS[field] if samples >= MIN_SAMPLES else _mean_alone
-    parts = [kind(epochs, signal.rate) for epochs in blocks(signal, starts, length)]
+    parts = []
+    for epochs in blocks(signal, starts, length):
+        parts.append(FIELDS[field](epochs, signal.rate) if samples >= MIN_SAMPLES else {"mean": epochs.mean(1)})
     return {f"{signal.name}: {name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -87,26 +88,23 @@ def own_features(signals: Sequence[Signal], starts: np.ndarray, length: float, f
 
 
 def blocks(signal: Signal, starts: np.ndarray, length: float) -> Iterator[np.ndarray]:
-    """Samples of shape (epochs, samples), some epochs at a time, loaded while they are gone through."""
+    """Samples of shape (epochs, samples), some epochs at a time, loaded while they are gone through.
+
+    Missing samples take the mean of their epoch; an epoch with more than half missing stays missing.
+    """
     samples = max(int(signal.rate * length + 1e-6), 1)
     at_once = max(BLOCK_SAMPLES // max(int(MAX_RATE * length), samples), 1)  # the same for all channels
     first = np.clip(np.rint(starts * signal.rate).astype(np.int64), 0, max(signal.count - samples, 0))
     for begin in range(0, len(first), at_once):
         indices = first[begin : begin + at_once]
         loaded = signal.load(int(indices[0]), int(indices[-1]) + samples)
-        yield _filled(loaded[(indices - indices[0])[:, None] + np.arange(samples)])
-
-
-def _filled(epochs: np.ndarray) -> np.ndarray:
-    """Missing samples as the mean of their epoch; an epoch with more than half missing stays missing."""
-    missing = ~np.isfinite(epochs)
-    if not missing.any():
-        return epochs
-    share = missing.mean(1)
-    mean = np.where(missing, 0, epochs).sum(1) / np.maximum((~missing).sum(1), 1)
-    filled = np.where(missing, mean[:, None], epochs)
-    filled[share > 0.5] = np.nan
-    return filled
+        epochs = loaded[(indices - indices[0])[:, None] + np.arange(samples)]
+        missing = ~np.isfinite(epochs)
+        if missing.any():
+            mean = np.where(missing, 0, epochs).sum(1) / np.maximum((~missing).sum(1), 1)
+            epochs = np.where(missing, mean[:, None], epochs)
+            epochs[missing.mean(1) > 0.5] = np.nan
+        yield epochs
 
 
 def _log(values: np.ndarray) -> np.ndarray:
@@ -115,10 +113,6 @@ def _log(values: np.ndarray) -> np.ndarray:
 
 def _line_length(epochs: np.ndarray) -> np.ndarray:
     return np.abs(np.diff(epochs, axis=1)).mean(1)
-
-
-def _mean_alone(epochs: np.ndarray, rate: float) -> EpochFeatures:
-    return {"mean": epochs.mean(1)}
 
 
 def _muscle(epochs: np.ndarray, rate: float) -> EpochFeatures:

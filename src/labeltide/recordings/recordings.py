@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
 from math import gcd
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,9 @@ from labeltide.recordings.epoch_features import (
     magnitude_features,
     own_features,
 )
-from labeltide.recordings.spans import delimited
-from labeltide.recordings.spans.delimited import is_boris
-from labeltide.recordings.spans.formats import ADAPTERS, SIGNALS, read_spans
-from labeltide.recordings.spans.mne_annotations import ANNOTATIONS, from_raw, is_raw
-from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, make_spans, no_spans
+from labeltide.recordings.spans.delimited import is_boris, is_spans
+from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, is_raw, read_spans
+from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
 from labeltide.tables.files import read_as_written
 from labeltide.tables.intake import is_number, load_table, open_table
 from labeltide.tables.roles import DERIVED, Request
@@ -104,23 +102,19 @@ def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[A
                 "labels, epoch, field and a function of features are for recordings: the path of a file of signals, a "
                 f"folder or a manifest. Got {source if isinstance(source, str | Path) else type(source).__name__}."
             )
-        _refuse_spans(source)
+        path = Path(source) if isinstance(source, str | Path) else None
+        if path is not None and path.name.lower().endswith((".csv", ".tsv")) and is_boris(path):
+            raise ValueError(
+                f"A table must have a row for every time step. {path.name!r} is an export of BORIS, with lines for "
+                "behaviours. Name it as the labels of a table of signals: labeltide audit SIGNALS --labels "
+                f"{path.name}. Without signals labeltide.agreement and labeltide.consensus compare coders."
+            )
         return source, columns, request
-    wall_clock = bool(set(_names(columns.clock)) & (set(DERIVED) - {"position"}))
+    clocks = columns.clock.split(",") if isinstance(columns.clock, str) else columns.clock or ()
+    wall_clock = bool({name.strip() for name in clocks} & (set(DERIVED) - {"position"}))
     found = read_epochs(source, request, wall_clock=wall_clock)
     named = replace(columns, sequence=SEQUENCE, time=TIME, label=found.labels, features=found.features)
     return found.table, named, replace(request, described=found.described)
-
-
-def _refuse_spans(source: Any) -> None:
-    """Refuse an export of BORIS, which is not a table of steps."""
-    path = Path(source) if isinstance(source, str | Path) else None
-    if path is not None and path.name.lower().endswith((".csv", ".tsv")) and is_boris(path):
-        raise ValueError(
-            f"A table must have a row for every time step. {path.name!r} is an export of BORIS, with lines for "
-            f"behaviours. Name it as the labels of a table of signals: labeltide audit SIGNALS --labels {path.name}. "
-            "Without signals labeltide.agreement and labeltide.consensus compare coders."
-        )
 
 
 def read_unlabelled(source: Any, about: Mapping[str, Any]) -> pa.Table:
@@ -145,37 +139,64 @@ def read_epochs(
     recordings = open_recordings(source, request.labels, labelled)
     epoch, messages = _choose_epoch(recordings, request)
     annotators = list(dict.fromkeys(who for recording in recordings for who in recording.spans))
-    titles = dict(zip(annotators, _titles(annotators), strict=True))
-    parts, described, counts, row = [], [], Counter[str](), 0
+    taken = {SEQUENCE, TIME}
+    titles = {who: LABEL if who is None else f"{who} (annotator)" if who in taken else who for who in annotators}
+    tables, described, counts, names, row = [], [], Counter[str](), dict[str, None](), 0
     for recording in recordings:
-        grid = _grid(recording, epoch)
-        laid = {titles[who]: lay_on_grid(spans, grid) for who, spans in recording.spans.items()}
-        for one in laid.values():
-            counts.update(one.counts)
-        features = _features(recording.file.signals, grid, request)
-        times = _times(recording, grid, wall_clock)
-        parts.append({SEQUENCE: [recording.name] * grid.count, TIME: times, "labels": laid, "features": features})
-        described.append(_describe(recording, grid, row))
+        start, signals = recording.file.start, recording.file.signals
+        end = min(signal.count / signal.rate for signal in signals)  # of the shortest
+        grid = Grid(0.0, epoch, int(end / epoch + 1e-9))
+        if grid.count < 1:
+            raise ValueError(
+                f"The recording {recording.name!r} lasts {end:g} s, less than an epoch of {epoch:g} s. Choose shorter "
+                "ones."
+            )
+        times: Any = grid.onsets
+        if wall_clock:
+            if start is None:
+                raise ValueError(
+                    f"The recording {recording.name!r} does not say when it began, so no clock of hours or days can be "
+                    "read. Leave --clock out, or use position."
+                )
+            times = [start + timedelta(seconds=each) for each in grid.onsets.tolist()]
+        columns = {SEQUENCE: pa.array([recording.name] * grid.count, pa.string()), TIME: pa.array(times)}
+        for who, title in titles.items():
+            columns.setdefault(title, pa.nulls(grid.count, pa.string()))
+            if who in recording.spans:
+                laid = lay_on_grid(recording.spans[who], grid)
+                columns[title] = pa.array(laid.labels, pa.string())
+                counts.update(laid.counts)
+        features = _features(signals, grid, request)
+        columns |= {name: pa.array(values, pa.float64(), from_pandas=True) for name, values in features.items()}
+        names |= dict.fromkeys(features)
+        tables.append(pa.table(columns))
+        messages += recording.messages
+        about = {
+            "recording": recording.name,
+            "signals": str(recording.path),
+            "labels": [str(path) for path, _ in recording.labels if path is not None],
+            "first_row": row,
+            "rows": grid.count,
+            "start": grid.start,
+            "began": None if start is None else start.isoformat(),
+            "rate": max(signal.rate for signal in signals),
+            "channels": [signal.name for signal in signals],
+        }
+        described.append(about)
         row += grid.count
-    table, names = _join(parts, list(titles.values()))
-    messages += [sentence for recording in recordings for sentence in recording.file.messages]
-    messages += say_counts(counts, Grid(0.0, epoch, 0))
+    table = pa.concat_tables(tables, promote_options="default")  # a channel that a recording lacks is missing there
+    messages += say_counts(counts, epoch)
     about = {"epoch": epoch, "field": request.field, "annotators": annotators, "files": described}
-    return EpochTable(table, list(titles.values()), names, {**about, "said": list(dict.fromkeys(messages))})
+    about["said"] = list(dict.fromkeys(messages))
+    return EpochTable(table, list(titles.values()), list(names), about)
 
 
-def _choose_epoch(recordings: Sequence[OpenRecording], request: RecordingRequest) -> tuple[float, list[str]]:
+def _choose_epoch(recordings: Sequence[Recording], request: RecordingRequest) -> tuple[float, list[str]]:
     """Seconds of an epoch: as asked for, else the longest that all spans are multiples of, else by the field."""
     if request.epoch is not None:
         return float(request.epoch), []
-    lengths = np.concatenate(
-        [
-            spans["duration"].to_numpy()
-            for recording in recordings
-            for spans in recording.spans.values()
-            if spans.num_rows
-        ]
-    )
+    tables = [spans for recording in recordings for spans in recording.spans.values() if spans.num_rows]
+    lengths = np.concatenate([spans["duration"].to_numpy() for spans in tables])
     whole = np.rint(lengths[lengths > 0] * 1000).astype(np.int64)
     common = gcd(*whole.tolist()) / 1000 if len(whole) else 0.0
     fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
@@ -183,17 +204,6 @@ def _choose_epoch(recordings: Sequence[OpenRecording], request: RecordingRequest
     if usual / 3 <= common <= MAX_EPOCH:
         return common, [f"Epochs of {common:g} s: every span is a whole number of them."]
     return usual, [f"Epochs of {usual:g} s, as is usual for such signals; choose others with epoch (--epoch SECONDS)."]
-
-
-def _grid(recording: OpenRecording, epoch: float) -> Grid:
-    """Whole epochs from the first sample up to where the shortest signal ends."""
-    end = min(signal.count / signal.rate for signal in recording.file.signals)
-    count = int(end / epoch + 1e-9)
-    if count < 1:
-        raise ValueError(
-            f"The recording {recording.name!r} lasts {end:g} s, less than an epoch of {epoch:g} s. Choose shorter ones."
-        )
-    return Grid(0.0, epoch, count)
 
 
 def _features(signals: Sequence[Signal], grid: Grid, request: RecordingRequest) -> EpochFeatures:
@@ -211,134 +221,130 @@ def _features(signals: Sequence[Signal], grid: Grid, request: RecordingRequest) 
     return found
 
 
-def _times(recording: OpenRecording, grid: Grid, wall_clock: bool) -> Any:
-    if not wall_clock:
-        return grid.onsets
-    start = recording.file.start
-    if start is None:
-        raise ValueError(
-            f"The recording {recording.name!r} does not say when it began, so no clock of hours or days can be read. "
-            "Leave --clock out, or use position."
-        )
-    return [start + timedelta(seconds=float(onset)) for onset in grid.onsets]
-
-
-def _describe(recording: OpenRecording, grid: Grid, row: int) -> dict[str, Any]:
-    start = recording.file.start
-    return {
-        "recording": recording.name,
-        **recording.files,
-        "first_row": row,
-        "rows": grid.count,
-        "start": grid.start,
-        "began": None if start is None else start.isoformat(),
-        "rate": max(signal.rate for signal in recording.file.signals),
-        "channels": [signal.name for signal in recording.file.signals],
-    }
-
-
-def _join(parts: Sequence[dict[str, Any]], titles: list[str]) -> tuple[pa.Table, list[str]]:
-    """One table of all recordings, and the names of its features; a channel that one has not is missing there."""
-    names = list(dict.fromkeys(name for part in parts for name in part["features"]))
-    tables = []
-    for part in parts:
-        count = len(part[SEQUENCE])
-        columns = {SEQUENCE: pa.array(part[SEQUENCE], pa.string()), TIME: pa.array(part[TIME])}
-        for title in titles:
-            laid = part["labels"].get(title)
-            columns[title] = pa.array(laid.labels if laid else [None] * count, pa.string())
-        for name in names:
-            values = part["features"].get(name, np.full(count, np.nan))
-            columns[name] = pa.array(values, pa.float64(), from_pandas=True)
-        tables.append(pa.table(columns))
-    return pa.concat_tables(tables), names
-
-
-def _titles(annotators: Sequence[str | None]) -> list[str]:
-    """The name of each annotator's column, which the page shows."""
-    taken = {SEQUENCE, TIME}
-    return [LABEL if who is None else f"{who} (annotator)" if who in taken else who for who in annotators]
-
-
-def _names(value: Any) -> list[str]:
-    return (
-        [] if value is None else [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
-    )
-
-
 # Recordings opened for an audit: their signals, and the spans of each annotator from all files of labels.
 
 DAY = 86_400  # seconds
+SHOWN = 3  # names in a sentence
 
 
 @dataclass(frozen=True)
-class OpenRecording:
-    """A recording that is open: its signals, and the spans of each annotator."""
+class Recording:
+    """A recording: its files and, once it is open, its signals and the spans of each annotator.
+
+    Attributes
+    ----------
+    path : of its signals
+    labels : files of labels, each with its annotator where that is known; None reads the labels in the signals' file
+    """
 
     name: str
-    files: dict[str, Any]
-    file: SpanFile
-    spans: dict[str | None, pa.Table]
+    path: Path
+    labels: Sequence[tuple[Path | None, str | None]]
+    file: SpanFile = field(default_factory=lambda: SpanFile(no_spans()))
+    spans: dict[str | None, pa.Table] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
 
 
-def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[OpenRecording]:
-    """All recordings of a file, a folder, a manifest or a Raw of MNE; where labelled, with at least one span."""
+def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Recording]:
+    """All recordings of a file, a folder, a manifest or a Raw of MNE; where labelled, with at least one span.
+
+    Spans are matched by the name of the recording. Those that belong to none are counted and reported.
+    """
+    paths: list[Path] = []
+    if labels is not None and not isinstance(labels, pa.Table):
+        if isinstance(labels, str):
+            labels = [labels] if Path(labels).exists() else labels.split(",")
+        paths = [Path(str(path).strip()) for path in ([labels] if isinstance(labels, Path) else labels)]
+    for file in paths:
+        if not file.exists():
+            raise FileNotFoundError(f"There is no file {str(file)!r}. The path is read from {str(Path.cwd())!r}.")
     if is_raw(source):
         name = Path(source.filenames[0]).stem if source.filenames and source.filenames[0] else "recording"
-        files = [RecordingFiles(name, Path(name), (LabelFile(None),))]
-        opened = {name: from_raw(source, recording=name)}
-        paths = _paths(labels)
-        files = [replace(files[0], labels=tuple(LabelFile(path) for path in paths))] if paths else files
+        own: list[tuple[Path | None, str | None]] = [(path, None) for path in paths]
+        opened = [[Recording(name, Path(name), own or [(None, None)], from_raw(source, recording=name))]]
     else:
-        files = find_files(Path(source), _paths(labels))
-        opened = {}
-    signals = [(one, opened or _signals_of(one)) for one in files]
-    names, found = RecordingNames(), []
-    names.signals = [name for _, parts in signals for name in parts]
+        opened = [_open_signals(files) for files in find_files(Path(source), paths)]
+    recordings = [recording for part in opened for recording in part]
     given = labels if isinstance(labels, pa.Table) else None
-    for one, parts in signals:
-        alone = len(parts if given is None else names.signals) == 1
-        found += [
-            _with_labels(one, OpenRecording(name, {}, file, {}), given, names, alone) for name, file in parts.items()
-        ]
-    if labelled and not any(spans.num_rows for recording in found for spans in recording.spans.values()):
-        names.refuse()
-    first = found[0]
-    return [replace(first, file=replace(first.file, messages=(*first.file.messages, *names.say()))), *found[1:]]
+    n_spans: dict[tuple[Path | None, str | None], int] = {}  # by file of labels and name of a recording in it
+    used: set[tuple[Path | None, str | None]] = set()
+    by_observation: list[str] = []
+    for recording, together in [(recording, part) for part in opened for recording in part]:
+        is_alone = len(together if given is None else recordings) == 1
+        recording.messages.extend(recording.file.messages)
+        for path, annotator in recording.labels if given is None else [(None, None)]:
+            read = recording.file if given is None else SpanFile(given)
+            if path is not None:
+                read = align(read_spans(path), recording.file, path.name)
+                recording.messages.extend(read.messages)
+            parts = by_recording(read.spans)
+            n_spans |= {(path, key): part.num_rows for key, part in parts.items()}
+            keys, is_observation = _match(recording.name, list(parts), read.observations, is_alone)
+            by_observation += [recording.name] if is_observation else []
+            for key in keys:
+                used.add((path, key))
+                for who, own_spans in by_annotator(parts[key]).items():
+                    who = annotator if who is None else who
+                    both = [recording.spans[who], own_spans] if who in recording.spans else [own_spans]
+                    recording.spans[who] = pa.concat_tables(both).sort_by("onset") if len(both) > 1 else own_spans
+    left = {key: count for key, count in n_spans.items() if key not in used}
+    names, n_left = sorted({name for _, name in left if name is not None}), sum(left.values())
+    if labelled and not any(spans.num_rows for recording in recordings for spans in recording.spans.values()):
+        if not n_left:
+            raise UnanswerableError(
+                "An audit needs labels, and none were found in the recordings. Name the file of labels with the option "
+                "labels (--labels FILE)."
+            )
+        raise UnanswerableError(
+            f"Labels and signals must name the same recordings. The labels name "
+            f"{quoted(names, SHOWN) if names else 'none'}, the signals "
+            f"{quoted([recording.name for recording in recordings], SHOWN)}. Write the names of one into the column "
+            "recording of the other (in BORIS the recording is the observation and its subject), or list the files in "
+            "a manifest."
+        )
+    messages = recordings[0].messages
+    if by_observation:
+        shown = quoted(list(dict.fromkeys(by_observation)), SHOWN)
+        messages.append(f"Observations with one subject go by the observation alone: {shown}.")
+    if n_left:
+        which = f": {quoted(names, SHOWN)}" if names else ", because they name none"
+        messages.append(f"{n_left:,} span{'s' if n_left > 1 else ''} of recordings without signals left out{which}.")
+    return recordings
 
 
-def _signals_of(files: RecordingFiles) -> dict[str, SpanFile]:
-    """The signals of a file by the name of their recording; a table can hold several recordings."""
-    if is_signal_file(files.signals):
-        file = read_spans(files.signals)
+def _match(
+    name: str, keys: list[str | None], observations: Mapping[str, str], is_alone: bool
+) -> tuple[list[str | None], bool]:
+    """The name of a recording in the labels, and whether it is the observation of BORIS that matches.
+
+    It is the same, the same before an ending, or that of an observation with one subject. A single other name is that
+    of a recording that is alone.
+    """
+    if is_alone and len(keys) < 2:
+        return keys, False
+    if name in keys:
+        return [name], False
+    found = [key for key in keys if key is not None and "." in key and Path(key).stem == name]
+    if found:
+        return [found[-1]], False
+    subjects = [key for key in keys if key is not None and observations.get(key) == name]
+    return ([subjects[0]], True) if len(subjects) == 1 else ([], False)
+
+
+def _open_signals(files: Recording) -> list[Recording]:
+    """The recordings of a file of signals; a table can hold several."""
+    if is_signal_file(files.path):
+        file = read_spans(files.path)
         if not file.signals:
             raise ValueError(
-                f"The file {str(files.signals)!r} must hold signals. It holds annotations alone: name it with the "
+                f"The file {str(files.path)!r} must hold signals. It holds annotations alone: name it with the "
                 "option labels (--labels FILE), after the file of the signals."
             )
-        return {files.name: file}
-    parts = read_signal_table(files.signals)
-    return {files.name: next(iter(parts.values()))} if len(parts) == 1 else parts
-
-
-def _with_labels(
-    files: RecordingFiles, recording: OpenRecording, given: pa.Table | None, names: RecordingNames, alone: bool
-) -> OpenRecording:
-    """The spans of each annotator of a recording, from all its files of labels."""
-    spans: dict[str | None, pa.Table] = {}
-    file, messages = recording.file, list(recording.file.messages)
-    sources = [(LabelFile(None), SpanFile(given))] if given is not None else []
-    for label in files.labels if given is None else ():
-        read = file if label.path is None else align(read_spans(label.path), file, label.path.name)
-        sources.append((label, read))
-        messages += read.messages if label.path is not None else ()
-    for label, read in sources:
-        for who, own in by_annotator(names.find(read, label.path, recording.name, alone=alone)).items():
-            who = label.annotator if label.annotator is not None and who is None else who
-            spans[who] = pa.concat_tables([spans[who], own]).sort_by("onset") if who in spans else own
-    paths = [str(label.path) for label in files.labels if label.path is not None]
-    about = {"signals": str(files.signals), "labels": paths}
-    return replace(recording, files=about, file=replace(file, messages=tuple(messages)), spans=spans)
+        return [replace(files, file=file)]
+    parts = read_signal_table(files.path)
+    if len(parts) == 1:
+        return [replace(files, file=next(iter(parts.values())))]
+    return [Recording(name, files.path, files.labels, file) for name, file in parts.items()]
 
 
 def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
@@ -361,40 +367,11 @@ def align(labels: SpanFile, recording: SpanFile, name: str) -> SpanFile:
     )
 
 
-def _paths(labels: Any) -> list[Path]:
-    if labels is None or isinstance(labels, pa.Table):
-        return []
-    if isinstance(labels, str):
-        labels = [labels] if Path(labels).exists() else labels.split(",")
-    every = [Path(str(path).strip()) for path in ([labels] if isinstance(labels, Path) else labels)]
-    for path in every:
-        if not path.exists():
-            raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
-    return every
-
-
 # Which files belong to an audit of recordings: one file, a folder, or a manifest.
 
 MANIFEST = ("recording", "signals", "labels", "annotator")
 MARKS = r"[ _.,+()\[\]-]+"  # between the words of a name
 SHARED = 3  # letters at least, that the names of a recording and its labels begin with
-
-
-@dataclass(frozen=True)
-class LabelFile:
-    """A file of labels, and whose they are where that is known; None reads the labels in the signals' own file."""
-
-    path: Path | None
-    annotator: str | None = None
-
-
-@dataclass(frozen=True)
-class RecordingFiles:
-    """A recording: its signals and all files of its labels."""
-
-    name: str
-    signals: Path
-    labels: tuple[LabelFile, ...]
 
 
 def is_signal_file(path: Path) -> bool:
@@ -412,7 +389,7 @@ def is_manifest(path: Path) -> bool:
     return {"signals", "labels"} <= names <= set(MANIFEST)
 
 
-def find_files(source: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
+def find_files(source: Path, labels: Sequence[Path]) -> list[Recording]:
     """The recordings of a file, a folder or a manifest, each with its labels."""
     if source.is_dir():
         return _in_folder(source, labels)
@@ -421,40 +398,34 @@ def find_files(source: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
             raise ValueError("A manifest names the labels of each recording itself. Leave --labels out.")
         return _in_manifest(source)
     files = [file for path in labels for file in ([path] if not path.is_dir() else _label_files(path))]
-    several = len(files) > 1
-    return [
-        RecordingFiles(
-            source.stem,
-            source,
-            tuple(LabelFile(path, path.stem if several else None) for path in files) or (LabelFile(None),),
-        )
-    ]
+    own = [(path, path.stem if len(files) > 1 else None) for path in files]
+    return [Recording(source.stem, source, own or [(None, None)])]
 
 
-def _in_manifest(path: Path) -> list[RecordingFiles]:
+def _in_manifest(path: Path) -> list[Recording]:
     table = read_as_written(path)
     table = table.rename_columns([name.strip().casefold() for name in table.column_names])
-    found: dict[str, RecordingFiles] = {}
+    found: dict[str, Recording] = {}
     for line in table.to_pylist():
         cells = {name: None if line.get(name) is None else str(line[name]).strip() for name in MANIFEST}
         if not cells["signals"]:
             raise ValueError(f"Every line of the manifest {str(path)!r} must name a file of signals. One does not.")
         signals = path.parent / cells["signals"]
         name = cells["recording"] or signals.stem
-        label = LabelFile(path.parent / cells["labels"] if cells["labels"] else None, cells["annotator"])
-        earlier = found.setdefault(name, RecordingFiles(name, signals, ()))
-        if earlier.signals != signals:
+        earlier = found.setdefault(name, Recording(name, signals, []))
+        if earlier.path != signals:
             raise ValueError(
-                f"A recording has one file of signals. The manifest names {str(earlier.signals)!r} and "
+                f"A recording has one file of signals. The manifest names {str(earlier.path)!r} and "
                 f"{str(signals)!r} for {name!r}."
             )
-        found[name] = RecordingFiles(name, signals, (*earlier.labels, label))
+        label = (path.parent / cells["labels"] if cells["labels"] else None, cells["annotator"])
+        found[name] = replace(earlier, labels=[*earlier.labels, label])
     if not found:
         raise ValueError(f"The manifest {str(path)!r} must list at least one recording. It lists none.")
     return list(found.values())
 
 
-def _in_folder(folder: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
+def _in_folder(folder: Path, labels: Sequence[Path]) -> list[Recording]:
     """Recordings of a folder; each file of labels belongs to the recording whose name begins most like its own."""
     signals = sorted(path for path in folder.iterdir() if is_signal_file(path) and _has_signals(path))
     if not signals:
@@ -465,16 +436,24 @@ def _in_folder(folder: Path, labels: Sequence[Path]) -> list[RecordingFiles]:
     files = [file for path in labels or [folder] for file in (_label_files(path) if path.is_dir() else [path])]
     owners: dict[Path, list[Path]] = {path: [] for path in signals}
     for file in files:
-        if file not in owners:
-            owners[_owner(file, signals)].append(file)
+        if file in owners:
+            continue
+        name, *names = (re.sub(MARKS, "_", path.stem) for path in (file, *signals))  # n1-ann belongs to n1_psg
+        shared = [_shared(name, other) + SHARED * name.startswith(other) for other in names]
+        best = [path for path, count in zip(signals, shared, strict=True) if count == max(shared)]
+        if len(signals) > 1 and (max(shared) < SHARED or len(best) > 1):
+            raise ValueError(
+                f"The labels {file.name!r} could belong to several recordings: {quoted([path.name for path in best])}. "
+                "List them in a manifest, a CSV file with the columns recording, signals, labels and annotator."
+            )
+        owners[best[0]].append(file)
     several = any(len(own) > 1 for own in owners.values())
     found = []
     for path, own in owners.items():
-        names = [_annotator(file.stem, path.stem) if several else None for file in own]
-        if len(set(names)) < len(names):
-            names = [file.name for file in own]
-        named = tuple(LabelFile(file, name) for file, name in zip(own, names, strict=True))
-        found.append(RecordingFiles(path.stem, path, named or (LabelFile(None),)))
+        people = [_annotator(file.stem, path.stem) if several else None for file in own]
+        if len(set(people)) < len(people):
+            people = [file.name for file in own]
+        found.append(Recording(path.stem, path, list(zip(own, people, strict=True)) or [(None, None)]))
     return found
 
 
@@ -494,110 +473,23 @@ def _annotator(labels: str, recording: str) -> str | None:
     return re.sub(rf"^{MARKS}|{MARKS}$", "", rest) or None
 
 
-def _owner(file: Path, signals: Sequence[Path]) -> Path:
-    name, *names = (re.sub(MARKS, "_", path.stem) for path in (file, *signals))  # n1-ann belongs to n1_psg
-    shared = [_shared(name, other) + SHARED * name.startswith(other) for other in names]
-    best = [path for path, count in zip(signals, shared, strict=True) if count == max(shared)]
-    if len(signals) > 1 and (max(shared) < SHARED or len(best) > 1):
-        raise ValueError(
-            f"The labels {file.name!r} could belong to several recordings: {quoted([path.name for path in best])}. "
-            "List them in a manifest, a CSV file with the columns recording, signals, labels and annotator."
-        )
-    return best[0]
-
-
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
     """How many letters or words two names have in common from the beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
 def _label_files(folder: Path) -> list[Path]:
-    ends = {end for adapter in ADAPTERS.values() for end in adapter.EXTENSIONS} - {".hea", ".txt"}
-    found = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in ends)
-    return [path for path in found if _has_labels(path)]
-
-
-def _has_labels(path: Path) -> bool:
-    if path.suffix.lower() in (".csv", ".tsv"):
-        return delimited.is_spans(path)
-    return not is_signal_file(path) or not _has_signals(path)
+    ends = {end for adapter in ADAPTERS.values() for end in adapter.extensions} - {".hea", ".txt"}
+    found = []
+    for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in ends):
+        is_table = path.suffix.lower() in (".csv", ".tsv")
+        if is_spans(path) if is_table else not is_signal_file(path) or not _has_signals(path):
+            found.append(path)
+    return found
 
 
 def _has_signals(path: Path) -> bool:
     return bool(read_spans(path).signals)
-
-
-# Which spans of a file belong to which recording, by name; names that no signals have are remembered and reported.
-
-SHOWN = 3  # names in a sentence
-Key = tuple[Path | None, str | None]  # a file of labels, and the name of a recording in it
-
-
-class RecordingNames:
-    """Finds the spans of each recording, and counts those that belong to none."""
-
-    def __init__(self) -> None:
-        self.signals: list[str] = []
-        self._spans: dict[Key, int] = {}
-        self._used: set[Key] = set()
-        self._by_observation: list[str] = []
-
-    def find(self, labels: SpanFile, path: Path | None, name: str, *, alone: bool) -> pa.Table:
-        """The spans of a recording; where it is alone, those of a single other name belong to it too."""
-        parts = by_recording(labels.spans)
-        self._spans |= {(path, key): part.num_rows for key, part in parts.items()}
-        if alone and len(parts) < 2:
-            self._used |= {(path, key) for key in parts}
-            return labels.spans
-        key = self._match(parts, labels.observations, name)
-        if key is None:
-            return labels.spans.slice(0, 0)
-        self._used.add((path, key))
-        return parts[key]
-
-    def say(self) -> tuple[str, ...]:
-        """What was matched by the observation of BORIS alone, and what was left out."""
-        messages = []
-        if self._by_observation:
-            names = list(dict.fromkeys(self._by_observation))
-            messages.append(f"Observations with one subject go by the observation alone: {quoted(names, SHOWN)}.")
-        names, count = self._left_out()
-        if count:
-            which = f": {quoted(names, SHOWN)}" if names else ", because they name none"
-            messages.append(f"{count:,} span{'s' if count > 1 else ''} of recordings without signals left out{which}.")
-        return tuple(messages)
-
-    def refuse(self) -> None:
-        """Nothing was found: say which names the labels have and which the signals have."""
-        names, count = self._left_out()
-        if not count:
-            raise UnanswerableError(
-                "An audit needs labels, and none were found in the recordings. Name the file of labels with the option "
-                "labels (--labels FILE)."
-            )
-        labels = f"name {quoted(names, SHOWN)}" if names else "name none"
-        raise UnanswerableError(
-            f"Labels and signals must name the same recordings. The labels {labels}, the signals "
-            f"{quoted(self.signals, SHOWN)}. Write the names of one into the column recording of the other (in BORIS "
-            "the recording is the observation and its subject), or list the files in a manifest."
-        )
-
-    def _match(self, parts: dict[str | None, pa.Table], observations: dict[str, str], name: str) -> str | None:
-        """The name in the labels: the same, the same before an ending, or that of an observation with one subject."""
-        if name in parts:
-            return name
-        found = [key for key in parts if key is not None and "." in key and Path(key).stem == name]
-        if found:
-            return found[-1]
-        subjects = [key for key in parts if key is not None and observations.get(key) == name]
-        if len(subjects) != 1:
-            return None
-        self._by_observation.append(name)
-        return subjects[0]
-
-    def _left_out(self) -> tuple[list[str], int]:
-        left = {key: count for key, count in self._spans.items() if key not in self._used}
-        return sorted({name for _, name in left if name is not None}), sum(left.values())
 
 
 # Signals from a table: a column of times and one for each channel, perhaps one that names the recording.
@@ -610,7 +502,14 @@ def read_signal_table(path: Path) -> dict[str, SpanFile]:
     """The signals of each recording; rows are placed on an even grid of the usual time between them."""
     opened = open_table(path)
     table = load_table(opened)
-    time = _time_column(table)
+    kinds = {name: table.schema.field(name).type for name in table.column_names}
+    usable = [name for name, kind in kinds.items() if is_number(kind) or pa.types.is_timestamp(kind)]
+    time = next((name for vocabulary in (TIMES, LESSER_TIMES) for name in usable if means(name, vocabulary)), None)
+    if time is None:
+        raise ValueError(
+            "A table of signals must have a column of times, named time, t or timestamp, in seconds or as dates with "
+            f"times. It has: {quoted(table.column_names)}."
+        )
     recording = next((name for name in table.column_names if name != time and means(name, SEQUENCES)), None)
     if recording is None:
         return {path.stem: _signals(table, time)}
@@ -620,20 +519,14 @@ def read_signal_table(path: Path) -> dict[str, SpanFile]:
     return {name: _signals(rest.filter(pc.fill_null(pc.equal(texts, name), False)), time) for name in names}
 
 
-def _time_column(table: pa.Table) -> str:
-    for vocabulary in (TIMES, LESSER_TIMES):
-        for name in table.column_names:
-            kind = table.schema.field(name).type
-            if means(name, vocabulary) and (is_number(kind) or pa.types.is_timestamp(kind)):
-                return str(name)
-    raise ValueError(
-        "A table of signals must have a column of times, named time, t or timestamp, in seconds or as dates with "
-        f"times. It has: {quoted(table.column_names)}."
-    )
-
-
 def _signals(table: pa.Table, time: str) -> SpanFile:
-    seconds, start = _seconds(table[time])
+    column, start = table[time], None
+    if pa.types.is_timestamp(column.type):
+        moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6
+        start = np.datetime64(int(moments.min() * 1e6), "us").item() if len(moments) else None  # at second 0
+        seconds = moments - moments.min() if len(moments) else moments
+    else:
+        seconds = column.to_numpy().astype(np.float64)
     order = np.argsort(seconds, kind="stable")
     seconds = seconds[order]
     gaps = np.diff(seconds)
@@ -665,16 +558,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
     return SpanFile(no_spans(), tuple(signals), start, tuple(messages))
 
 
-def _seconds(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
-    """Times in seconds, and the wall clock at second 0 where the column holds moments."""
-    if pa.types.is_timestamp(column.type):
-        moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy().astype(np.float64) / 1e6
-        first = np.datetime64(int(moments.min() * 1e6), "us").item() if len(moments) else None
-        return moments - moments.min() if len(moments) else moments, first
-    return column.to_numpy().astype(np.float64), None
-
-
-# Spans on a grid of steps, and back: the one place with the rules for overlaps, gaps, clipping and offsets.
+# Spans on a grid of steps: the one place with the rules for overlaps, gaps, clipping and offsets.
 #
 # A step is an epoch from ``start + k * length`` up to the next. These are the rules:
 #
@@ -707,20 +591,11 @@ class Grid:
         return self.start + np.arange(self.count) * self.length
 
 
-@dataclass(frozen=True)
-class GridLabels:
-    """Labels on a grid.
-
-    Attributes
-    ----------
-    labels : list of text or None, one for every step
-    counts : how often each rule was applied
-    messages : a sentence for each rule that was
-    """
+class GridLabels(NamedTuple):
+    """The label of every step, None where there is none, and how often each rule was applied."""
 
     labels: list[str | None]
     counts: dict[str, int]
-    messages: tuple[str, ...]
 
 
 def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
@@ -745,26 +620,10 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
         "unscored": int((unscored & ~event & ~outside).sum()),
     }
     labels = [None if code < 0 else str(names[code]) for code in chosen]
-    return GridLabels(labels, counts, say_counts(counts, grid))
+    return GridLabels(labels, counts)
 
 
-def grid_to_spans(
-    labels: list[str | None], grid: Grid, annotator: str | None = None, recording: str | None = None
-) -> pa.Table:
-    """Spans of equal labels in a row; steps without a label belong to none."""
-    _, codes = np.unique(
-        np.array(["" if text is None else "+" + text for text in labels], dtype=str), return_inverse=True
-    )
-    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
-    last = np.append(first[1:], len(labels))
-    kept = [k for k, index in enumerate(first) if labels[index] is not None]
-    first, last = first[kept], last[kept]
-    onset = grid.start + first * grid.length
-    texts = [labels[index] for index in first]
-    return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]
-
-
-def say_counts(counts: dict[str, int], grid: Grid) -> tuple[str, ...]:
+def say_counts(counts: Mapping[str, int], length: float) -> tuple[str, ...]:
     """A sentence for every rule that was applied."""
     sentences = {
         "overlaps": "{} under spans of different labels: the label that covers most of the epoch counts.",
@@ -779,8 +638,8 @@ def say_counts(counts: dict[str, int], grid: Grid) -> tuple[str, ...]:
     messages = []
     for name, sentence in sentences.items():
         count = counts.get(name, 0)
-        noun = f"epoch of {grid.length:g} s" if name in of_steps else "span"
-        plural = f"epochs of {grid.length:g} s" if name in of_steps else "spans"
+        noun = f"epoch of {length:g} s" if name in of_steps else "span"
+        plural = f"epochs of {length:g} s" if name in of_steps else "spans"
         if count:
             messages.append(sentence.format(f"{count} {noun if count == 1 else plural}"))
     return tuple(messages)

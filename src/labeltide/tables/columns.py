@@ -17,7 +17,8 @@ from labeltide.tables.words import name_rows, quoted
 
 def read_numbers(column: Column, role: str) -> np.ndarray:
     """A finite float64 column."""
-    if column.array is None or not _is_numeric(column.array.type):
+    tests = (is_number, pa.types.is_decimal, pa.types.is_boolean)
+    if column.array is None or not any(test(column.array.type) for test in tests):
         ways = "numbers or datetimes" if role == "clock" else "numbers"
         raise ValueError(f"The {role} column {quoted([column.name])} must hold {ways}. Got {column.kind}.")
     values = column.array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -87,17 +88,16 @@ def sort_codes(name: str, codes: np.ndarray, distinct: np.ndarray) -> tuple[np.n
     return np.argsort(order)[codes], distinct[order]
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
-    return bool(is_number(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind))
-
-
 def _factorize_arrow(array: pa.Array | None) -> tuple[np.ndarray, np.ndarray] | None:
     """Dictionary encoding by Arrow; None where Arrow cannot do it."""
     if array is None:
         return None
     try:
         encoded = array.dictionary_encode(null_encoding="encode")
-        return encoded.indices.to_numpy(), _as_objects(_to_python(encoded.dictionary))
+        values = encoded.dictionary
+        if pa.types.is_timestamp(values.type) and values.type.unit == "ns":  # Python knows no nanoseconds
+            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        return encoded.indices.to_numpy(), _as_objects(values.to_pylist())
     except pa.ArrowException:
         return None
 
@@ -116,12 +116,6 @@ def _factorize_objects(column: Column) -> tuple[np.ndarray, np.ndarray]:
 def drop_values(codes: np.ndarray, distinct: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Give the code -1 to some of the distinct values, and to rows that had it before."""
     return np.append(np.where(missing, -1, np.cumsum(~missing) - 1), -1)[codes], distinct[~missing]
-
-
-def _to_python(array: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":  # Python knows no nanoseconds
-        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)
-    return array.to_pylist()
 
 
 def _as_objects(values: Sequence[Any]) -> np.ndarray:

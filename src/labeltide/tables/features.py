@@ -150,19 +150,18 @@ def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -
     for encoder in encoders:
         array = whole(table[encoder.column])
         try:
-            values = _read_levels(encoder, array, steps) if encoder.levels else _read_again(encoder, array, steps)
+            if encoder.levels:
+                values = _read_levels(encoder, array, steps)
+            else:
+                if is_text(array.type):
+                    array = _numbers_in_text(encoder.column, array, str(len(array.unique())), {})
+                if pa.types.is_null(array.type) or pa.types.is_boolean(array.type):
+                    array = array.cast(pa.float64())
+                values, _ = _read_feature(encoder.column, array, steps, {}, {})
         except (UnusableError, pa.ArrowException) as error:
             raise ValueError(f"The feature column {quoted([encoder.column])} cannot be used: {error}.") from None
         columns += encoder.encode(values, first)
     return Features(columns, tuple(encoders), ())
-
-
-def _read_again(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
-    if is_text(array.type):
-        array = _numbers_in_text(encoder.column, array, str(len(array.unique())), {})
-    if pa.types.is_null(array.type) or pa.types.is_boolean(array.type):
-        array = array.cast(pa.float64())
-    return _read_feature(encoder.column, array, steps, {}, {})[0]
 
 
 def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
@@ -243,7 +242,12 @@ def _merge(name: str, values: np.ndarray, present: np.ndarray, steps: Steps, gap
 
 def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: dict[str, list[str]]) -> Encoder:
     if levels:
-        return _fit_levels(name, values, levels, notes)
+        there = np.unique(values)
+        if len(there) < 2:
+            raise ConstantError
+        notes.setdefault("levels", []).append(name)
+        shown = levels[1:] if len(levels) == 2 and there[0] >= 0 else levels  # one is the opposite of the other
+        return Encoder(name, tuple(f"{name}={level}" for level in shown), levels)
     gaps = np.isnan(values)
     present = values[~gaps] if gaps.any() else values
     if not len(present) or (not gaps.any() and (present == present[0]).all()):
@@ -263,17 +267,6 @@ def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: 
     usable = scale if np.isfinite(scale) and scale > abs(centre) * 1e-12 else 1.0
     mask = (f"{name} (missing)",) if gaps.any() else ()
     return Encoder(name, (name, *mask), (), centre, usable, float(low), float(high), float(middle), bool(gaps.any()))
-
-
-def _fit_levels(name: str, codes: np.ndarray, levels: tuple[str, ...], notes: dict[str, list[str]]) -> Encoder:
-    there = np.unique(codes)
-    if len(there) < 2:
-        raise ConstantError
-    notes.setdefault("levels", []).append(name)
-    names = tuple(f"{name}={level}" for level in levels)
-    if len(levels) == 2 and there[0] >= 0:  # one is the opposite of the other
-        names = names[1:]
-    return Encoder(name, names, levels)
 
 
 def _sentences(

@@ -81,21 +81,20 @@ def _open_arrow(path: Path) -> pa.Table:
 
 
 def _open_text(path: Path) -> pa.Table:
-    separator = _separator(fs.LocalFileSystem(), str(path))
+    parse = _parse_options(path)
     try:
-        table = _read_widening(path, separator, "utf8")
+        table = _read_widening(path, parse, "utf8")
         dict.fromkeys(table.column_names)  # names are decoded when asked for
     except UnicodeDecodeError:
-        return _read_widening(path, separator, "latin-1")
+        return _read_widening(path, parse, "latin-1")
     if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is not UTF-8 stays bytes
-        return _read_widening(path, separator, "latin-1")
+        return _read_widening(path, parse, "latin-1")
     return table
 
 
-def _read_widening(path: Path, separator: str, encoding: str) -> pa.Table:
+def _read_widening(path: Path, parse: csv.ParseOptions, encoding: str) -> pa.Table:
     """Give a column a wider type (whole numbers, numbers, text) where a later part of the file asks for it."""
     read = csv.ReadOptions(encoding=encoding)
-    parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     types: dict[str, pa.DataType] = {}
     while True:
         options = csv.ConvertOptions(strings_can_be_null=True, column_types=types)
@@ -124,7 +123,7 @@ NULLS = frozenset(csv.ConvertOptions().null_values)  # texts that are missing va
 
 def read_as_written(path: Path, names: list[str] | None = None) -> pa.Table:
     """Some columns of a CSV file, or all, as texts; only empty cells are missing."""
-    parse = csv.ParseOptions(delimiter=_separator(fs.LocalFileSystem(), str(path)), newlines_in_values=True)
+    parse = _parse_options(path)
     for encoding in ("utf8", "latin-1"):
         read = csv.ReadOptions(encoding=encoding)
         try:
@@ -175,11 +174,18 @@ def _separator(filesystem: fs.FileSystem, path: str) -> str:
     return max(SEPARATORS, key=re.sub(r'"[^"]*"', "", line).count)
 
 
+def _parse_options(path: Path) -> csv.ParseOptions:
+    return csv.ParseOptions(delimiter=_separator(fs.LocalFileSystem(), str(path)), newlines_in_values=True)
+
+
 def _open_excel(path: Path) -> pa.Table:
     """The first sheet of a workbook, read by openpyxl; its first row names the columns."""
     openpyxl = import_extra("openpyxl", "excel", "Reading Excel workbooks", "save the sheet as CSV")
     try:
-        _check_size(path)
+        with ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+        if size > MAX_BYTES:  # more than memory should hold
+            raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which hold no data
             book = openpyxl.load_workbook(path, read_only=False, data_only=True)
@@ -187,20 +193,11 @@ def _open_excel(path: Path) -> pa.Table:
             return _sheet_table(sheet)
     except OSError:
         raise
+    except BadZipFile:
+        raise ValueError(f"The file {str(path)!r} cannot be read as xlsx: it is not a workbook.") from None
     except Exception as error:  # openpyxl raises what its parser does
         cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
         raise ValueError(f"The file {str(path)!r} cannot be read as xlsx: {cause}.") from None
-
-
-def _check_size(path: Path) -> None:
-    """Refuse a workbook that unpacks to more than memory should hold."""
-    try:
-        with ZipFile(path) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-    except BadZipFile:
-        raise ValueError("it is not a workbook") from None
-    if size > MAX_BYTES:
-        raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
 
 
 def _sheet_table(sheet: Any) -> pa.Table:
@@ -331,8 +328,15 @@ def open_files(table: str | Path) -> FileSet:
         raise ValueError(f"The files of a table must hold rows. All files of {str(table)!r} are empty.")
     paths, sizes = tuple(info.path for info in found), tuple(info.size for info in found)
     if format_of(paths[0]).in_parts == "parquet":  # type: ignore[union-attr]
-        schema, rows = _parquet_schema(filesystem, paths)
-        return FileSet(filesystem, paths, "parquet", schema, rows, sizes)
+        schemas, counts = [], []
+        for path in paths:
+            with file_errors(path), filesystem.open_input_file(path) as source:
+                file = parquet.ParquetFile(source, pre_buffer=False)
+                schemas.append(file.schema_arrow.remove_metadata())
+                counts.append(file.metadata.num_rows)
+            if not schemas[-1].equals(schemas[0]):
+                raise ValueError(_difference(schemas[0], paths[0], schemas[-1], path))
+        return FileSet(filesystem, paths, "parquet", schemas[0], tuple(counts), sizes)
     with file_errors(paths[0], "csv"):
         separator = _separator(filesystem, paths[0])
     schema, rows = _csv_schema(filesystem, paths, sizes, separator)
@@ -390,7 +394,8 @@ def _find(text: str) -> tuple[fs.FileSystem, list[fs.FileInfo]]:
         else:
             found = [filesystem.get_file_info(path)]
     except (OSError, pa.ArrowException) as error:
-        raise refusal(text, error) from None
+        cause = f"{_in_short(error)}. {_way_out(error)}"
+        raise ValueError(f"The address {without_secrets(text)!r} cannot be opened: {cause}") from None
     files = [info for info in found if info.type == fs.FileType.File and _ending(info.path)]
     if not files:
         ends = ", ".join(end for each in FORMATS if each.in_parts for end in each.extensions)
@@ -405,29 +410,23 @@ def _ending(path: str) -> str:
     return next((end for end in found.extensions if name.endswith(end)), "") if found and found.in_parts else ""
 
 
-def _parquet_schema(filesystem: fs.FileSystem, paths: tuple[str, ...]) -> tuple[pa.Schema, tuple[int, ...]]:
-    first: pa.Schema | None = None
-    rows = []
-    for path in paths:
-        with file_errors(path), filesystem.open_input_file(path) as source:
-            file = parquet.ParquetFile(source, pre_buffer=False)
-            schema, count = file.schema_arrow.remove_metadata(), file.metadata.num_rows
-        first = first or schema
-        if not schema.equals(first):
-            raise ValueError(_difference(first, paths[0], schema, path))
-        rows.append(count)
-    assert first is not None
-    return first, tuple(rows)
-
-
 def _csv_schema(
     filesystem: fs.FileSystem, paths: tuple[str, ...], sizes: tuple[int, ...], separator: str
 ) -> tuple[pa.Schema, tuple[int, ...]]:
-    """The schema of all files; a column that is empty or whole in one file takes the wider type of another."""
+    """The schema of all files, and estimates of their rows; the first rows of each decide, the widest type counts."""
+    parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     joined: pa.Schema | None = None
     rows = []
     for path, size in zip(paths, sizes, strict=True):
-        head, n_bytes = _csv_head(filesystem, path, separator)
+        with file_errors(path, "csv"):
+            with filesystem.open_input_stream(path) as source:
+                raw = source.read(HEAD)
+            cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
+            head = pa.table({})
+            if raw.strip():
+                options = csv.ConvertOptions(strings_can_be_null=True)
+                head = csv.read_csv(pa.BufferReader(cut), None, parse, options)
+        n_bytes = len(cut) // 10 if path.lower().endswith(".gz") else len(cut)  # what was read of the file, about
         rows.append(int(len(head) * max(1.0, size / max(n_bytes, 1))))
         joined = head.schema if joined is None else _join(joined, paths[0], head.schema, path)
     assert joined is not None
@@ -435,43 +434,27 @@ def _csv_schema(
     return pa.schema(fields), tuple(rows)
 
 
-def _csv_head(filesystem: fs.FileSystem, path: str, separator: str) -> tuple[pa.Table, int]:
-    """The first rows of a CSV file, and how many bytes of it they take: of a compressed file, about a tenth."""
-    with file_errors(path, "csv"):
-        with filesystem.open_input_stream(path) as source:
-            raw = source.read(HEAD)
-        if not raw.strip():
-            return pa.table({}), len(raw)
-        cut = raw if len(raw) < HEAD else raw[: raw.rfind(b"\n") + 1]
-        parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-        table = csv.read_csv(pa.BufferReader(cut), None, parse, csv.ConvertOptions(strings_can_be_null=True))
-    return table, len(cut) // 10 if path.lower().endswith(".gz") else len(cut)
-
-
 def _join(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> pa.Schema:
+    """Two schemas as one: a column that is empty or whole in one file takes the wider type of another."""
     if not schema.names:
         return first
     if first.names != schema.names:
         raise ValueError(_difference(first, first_path, schema, path))
-    fields = []
-    for one, other in zip(first, schema, strict=True):
-        kind = _wider(one.type, other.type)
-        if kind is None:
+    fields: list[pa.Field] = []
+    for one, other in zip(first.types, schema.types, strict=True):
+        moments = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
+        if one == other or pa.types.is_null(other):
+            kind = one
+        elif pa.types.is_null(one):
+            kind = other
+        elif {one, other} == {pa.int64(), pa.float64()}:
+            kind = pa.float64()
+        elif moments and one.tz == other.tz is None:
+            kind = pa.timestamp("ns")
+        else:
             raise ValueError(_difference(first, first_path, schema, path))
-        fields.append(pa.field(one.name, kind))
+        fields.append(pa.field(first.names[len(fields)], kind))
     return pa.schema(fields)
-
-
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    if one == other or pa.types.is_null(other):
-        return one
-    if pa.types.is_null(one):
-        return other
-    numbers = {pa.int64(), pa.float64()}
-    if {one, other} == numbers:
-        return pa.float64()
-    moments = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
-    return pa.timestamp("ns") if moments and one.tz == other.tz is None else None
 
 
 def _difference(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> str:
@@ -534,7 +517,10 @@ def open_address(text: str) -> tuple[fs.FileSystem, str]:
     filesystem, path = fs.FileSystem.from_uri(quote(address, safe=SIGNS) + mark + query)
     asked = {name for name, _ in parse_qsl(query)}
     if isinstance(filesystem, getattr(fs, "S3FileSystem", ())) and asked <= S3_REBUILT:
-        filesystem = _impatient(filesystem)
+        reduced: Any = filesystem.__reduce__()  # an address has no words for timeouts, pickling has
+        options = reduced[1][0] | {"connect_timeout": S3_CONNECT, "request_timeout": S3_SILENCE}
+        retries = fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS)
+        filesystem = fs.S3FileSystem(**options, retry_strategy=retries)
     return filesystem, path
 
 
@@ -558,11 +544,6 @@ def check_local(path: Path) -> None:
         )
 
 
-def refusal(text: str, error: Exception) -> ValueError:
-    """The sentence for an address that cannot be opened."""
-    return ValueError(f"The address {without_secrets(text)!r} cannot be opened: {_in_short(error)}. {_way_out(error)}")
-
-
 @contextmanager
 def file_errors(path: str, kind: str = "parquet", errors: Errors = (pa.ArrowException, OSError)) -> Iterator[None]:
     """Turn errors of a file system or of pyarrow while a file is read into a sentence that names the file."""
@@ -573,13 +554,6 @@ def file_errors(path: str, kind: str = "parquet", errors: Errors = (pa.ArrowExce
     except errors as error:
         words = f"The file {path!r} cannot be read as {kind}: {_in_short(error)}. {_way_out(error)}"
         raise UnreadableFileError(words) from None
-
-
-def _impatient(filesystem: fs.FileSystem) -> fs.FileSystem:
-    """The same S3 file system with short timeouts: an address has no words for them, pickling has."""
-    _, (options,) = filesystem.__reduce__()
-    options |= {"connect_timeout": S3_CONNECT, "request_timeout": S3_SILENCE}
-    return fs.S3FileSystem(**options, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS))
 
 
 def _in_short(error: Exception) -> str:

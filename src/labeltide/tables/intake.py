@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,8 +45,14 @@ class Column:
 
     @classmethod
     def of_series(cls, series: nw.Series) -> Column:
-        """A column of a data frame."""
-        return cls(series.name, _arrow_or_none(series), str(series.dtype), series.to_list)
+        """A column of a data frame, without dictionary encoding."""
+        array = None
+        with suppress(pa.ArrowException, TypeError, OverflowError, NotImplementedError):
+            if series.dtype != nw.Object:
+                found = series.to_arrow()
+                found = found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+                array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return cls(series.name, array, str(series.dtype), series.to_list)
 
     @classmethod
     def of_array(cls, name: str, array: pa.Array | pa.ChunkedArray) -> Column:
@@ -134,19 +141,6 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece."""
     combined = column.combine_chunks()
     return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
-
-
-def _arrow_or_none(series: nw.Series) -> pa.Array | None:
-    """One Arrow array without dictionary encoding; None for Python objects."""
-    if series.dtype == nw.Object:
-        return None
-    try:
-        array = series.to_arrow()
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-    except (pa.ArrowException, TypeError, OverflowError, NotImplementedError):
-        return None
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def _simple_array(column: Column) -> pa.Array:

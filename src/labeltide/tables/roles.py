@@ -169,7 +169,10 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         guess.messages.append("I found no column of times, so steps follow the order of the rows.")
     features = named["features"] or (guess.features(label) if labelled else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
-        _check_plain(table, role, names if role != "features" else [])
+        nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
+        if nested and role != "features":
+            kind = table.schema.field(nested[0]).type
+            raise ValueError(f"The {role} column {quoted(nested[:1])} must hold one value in each row. Got {kind}.")
     return RoleColumns(
         sequence=sequence,
         time=time[0] if time else None,
@@ -182,13 +185,6 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         messages=guess.messages,
         left_out=guess.left_out,
     )
-
-
-def _check_plain(table: pa.Table, role: str, names: list[str]) -> None:
-    nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
-    if nested:
-        kind = table.schema.field(nested[0]).type
-        raise ValueError(f"The {role} column {quoted(nested[:1])} must hold one value in each row. Got {kind}.")
 
 
 class _Guess:
@@ -208,10 +204,8 @@ class _Guess:
 
     def free(self) -> list[str]:
         """Columns without a role so far that hold one value in each row."""
-        return [name for name in self.left() if not pa.types.is_nested(self.kind(name))]
-
-    def left(self) -> list[str]:
-        return [name for name in self.table.column_names if name not in self.taken]
+        names = [name for name in self.table.column_names if name not in self.taken]
+        return [name for name in names if not pa.types.is_nested(self.kind(name))]
 
     def kind(self, name: str) -> pa.DataType:
         return self.table.schema.field(name).type
@@ -231,25 +225,20 @@ class _Guess:
         exact = [name for name in free if words.means(name, words.LABELS)]
         if len(exact) == 1:
             return self.take("label", exact)
-        wide = [] if one_only else self._one_for_each_annotator(free)
-        if wide:
-            return self.take("label", wide, ", one column for each annotator")
+        groups: dict[tuple[str, str], list[str]] = {}  # columns such as scorer_1 and scorer_2, of one kind
+        for name in [] if one_only else free:
+            parts = words.words(name)
+            if len(parts) == 2 and parts[0] in words.ANNOTATORS:
+                groups.setdefault((parts[0], str(self.kind(name))), []).append(name)
+        wide = [names for names in groups.values() if len(names) > 1]
+        if len(wide) == 1:
+            return self.take("label", wide[0], ", one column for each annotator")
         every = words.LABELS | words.LESSER_LABELS
         lesser = exact or [name for name in free if words.means(name, words.LESSER_LABELS)]
         lesser = lesser or [name for name in free if words.holds(name, every) and not is_moment(self.kind(name))]
         if len(lesser) == 1:
             return self.take("label", lesser)
         raise self.not_plain("label", lesser)
-
-    def _one_for_each_annotator(self, free: list[str]) -> list[str]:
-        """Columns such as scorer_1 and scorer_2, of one kind."""
-        groups: dict[tuple[str, str], list[str]] = {}
-        for name in free:
-            parts = words.words(name)
-            if len(parts) == 2 and parts[0] in words.ANNOTATORS:
-                groups.setdefault((parts[0], str(self.kind(name))), []).append(name)
-        several = [names for names in groups.values() if len(names) > 1]
-        return several[0] if len(several) == 1 else []
 
     def annotator(self) -> list[str]:
         candidates = [name for name in self.free() if words.means(name, words.ANNOTATORS)]
@@ -258,11 +247,14 @@ class _Guess:
         return self.take("annotator", candidates) if candidates else []
 
     def sequence(self) -> list[str]:
-        usable = [name for name in self.free() if self._can_name(name)]
+        kinds = (is_text, pa.types.is_integer, pa.types.is_date)
+        usable = [name for name in self.free() if any(fits(self.kind(name)) for fits in kinds)]
+        usable = [name for name in usable if not self.table[name].null_count]
         candidates = [name for name in usable if words.means(name, words.SEQUENCES)]
-        candidates = candidates or [
-            name for name in usable if words.means(name, {"id"}) and not self._counts_rows(name)
-        ]
+        if not candidates:
+            n_rows = len(self.table)
+            ids = [name for name in usable if words.means(name, {"id"})]
+            candidates = [name for name in ids if n_rows < 2 or pc.count_distinct(self.table[name]).as_py() < n_rows]
         candidates = candidates or [name for name in usable if words.ends_with(name, words.SEQUENCES)]
         if not candidates:
             self.messages.append("I found no column that names sequences, so the whole table is one sequence.")
@@ -273,14 +265,6 @@ class _Guess:
         others = [name for name in candidates if name != finest[0]]
         return self.take("sequence", finest[:1], f": each lies within one {quoted(others)}" if others else "")
 
-    def _can_name(self, name: str) -> bool:
-        kind = self.kind(name)
-        fits = is_text(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)
-        return bool(fits and not self.table[name].null_count)
-
-    def _counts_rows(self, name: str) -> bool:
-        return len(self.table) > 1 and pc.count_distinct(self.table[name]).as_py() == len(self.table)
-
     def _is_within(self, name: str, other: str) -> bool:
         """Whether every value of one column comes with one value of the other."""
         if name == other:
@@ -290,7 +274,8 @@ class _Guess:
         return len(pairs) == int(inner.max()) + 1
 
     def time(self, sequence: list[str]) -> list[str]:
-        free = [name for name in self.free() if self._can_order(name)]
+        kinds = (is_number, is_moment, is_text, pa.types.is_duration)
+        free = [name for name in self.free() if any(fits(self.kind(name)) for fits in kinds)]
         moments = [name for name in free if is_moment(self.kind(name))]
         written = [name for name in free if is_text(self.kind(name)) and looks_written(self.table[name])]
         moments = moments or written[: len(written) == 1]
@@ -308,10 +293,6 @@ class _Guess:
         candidates = moments or [name for name in rising if self._rises(name, sequence)]
         return self.take("time", candidates) if len(candidates) == 1 else []
 
-    def _can_order(self, name: str) -> bool:
-        kind = self.kind(name)
-        return is_number(kind) or is_moment(kind) or is_text(kind) or pa.types.is_duration(kind)
-
     def _rises(self, name: str, sequence: list[str]) -> bool:
         """Whether the numbers of a column rise from row to row within each sequence."""
         if not is_number(self.kind(name)) or self.table[name].null_count:
@@ -325,7 +306,7 @@ class _Guess:
 
     def features(self, labels: list[str]) -> list[str]:
         """All that is left, but for what names things, holds labels or counts rows."""
-        kept = self.left()
+        kept = [name for name in self.table.column_names if name not in self.taken]
         rules = {**_NO_FEATURES, SECOND_LABELS: lambda name: any(self._looks_like(name, label) for label in labels)}
         for why, leaves_out in rules.items():
             out = [name for name in kept if leaves_out(name)]

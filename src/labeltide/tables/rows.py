@@ -169,7 +169,12 @@ def find_rows(
     if len(columns.label) > 1:
         annotators = tuple(unique_texts(columns.label))
     elif steps.annotators is not None:
-        annotator, annotators = _people(steps, codes[:, 0])
+        names, annotator = unique_texts(steps.annotators), steps.annotator_of_row
+        nobody = names.index(UNNAMED) if UNNAMED in names else -1
+        if nobody >= 0 and not (codes[annotator == nobody, 0] >= 0).any():  # these rows belong to nobody
+            annotator = np.where(annotator == nobody, -1, annotator - (annotator > nobody))
+            names.remove(UNNAMED)
+        annotators = tuple(names)
     if annotators and len(annotators) > MAX_ANNOTATORS:
         raise ValueError(
             f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(annotators)}: {quoted(annotators)}."
@@ -185,7 +190,10 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
     roles = {"sequence": list(parts)[:-1], "time": [order], "annotator": []}
     if columns.annotator:
         roles["annotator"] = [columns.annotator]
-        parts[columns.annotator] = _name_annotators(table[columns.annotator])
+        people = table[columns.annotator]
+        if people.null_count:
+            people = pc.fill_null(people.cast(pa.string()), UNNAMED)
+        parts[columns.annotator] = people
     loaded = {name: Column.of_array(name, array) for name, array in parts.items()}
     try:
         return find_steps(loaded, roles, len(roles["sequence"]) == 1)
@@ -200,23 +208,6 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
             way_out += " If clocks went back an hour there, name the place with the option timezone (--timezone "
             way_out += "Europe/Berlin)."
         raise RepeatedRowsError(error.rows, bool(columns.annotator), way_out) from None
-
-
-def _people(steps: Steps, codes: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Annotators who recorded something; rows that name none and hold no label belong to nobody."""
-    assert steps.annotators is not None
-    names, people = unique_texts(steps.annotators), steps.annotator_of_row
-    nobody = names.index(UNNAMED) if UNNAMED in names else -1
-    if nobody >= 0 and not (codes[people == nobody] >= 0).any():
-        people = np.where(people == nobody, -1, people - (people > nobody))
-        names.remove(UNNAMED)
-    return people, tuple(names)
-
-
-def _name_annotators(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    if pa.types.is_null(column.type):
-        return pa.array([UNNAMED] * len(column))
-    return pc.fill_null(column.cast(pa.string()), UNNAMED) if column.null_count else column
 
 
 def _new_name(wish: str, table: pa.Table) -> str:
@@ -244,67 +235,43 @@ def keep_rows(
     empty[columns.time] = _missing(timed[columns.time], with_blanks=True)
     bad = np.logical_or.reduce(list(empty.values()))
     exact, differ = _repeats(timed, columns, ~bad)
+    rule = f"Every sequence{', time and annotator' if columns.annotator else ' and time'} may occur once."
     if not reading.drop_bad_rows:
-        _refuse(columns, empty, exact, differ)
+        for name, missing in empty.items():
+            if missing.any():
+                role = "time" if name == columns.time else "sequence"
+                raise ValueError(
+                    f"The {role} column {quoted([name])} must be given in every row. It is null in "
+                    f"{name_rows(np.flatnonzero(missing))}. Fill these, or leave them out with {DROP}."
+                )
+        if len(exact) and not len(differ):
+            way_out = " Or name the column of the sequences with the option sequence (--sequence COLUMN)."
+            raise ValueError(
+                f"{rule} An earlier row is repeated exactly in {name_rows(exact)}. Leave the repeats out with "
+                f"{DROP}.{'' if columns.sequence else way_out}"
+            )
         return table, None, ()
     if len(differ):
+        way_out = (
+            "If several people labelled a step, name their column with the option annotator (--annotator COLUMN). "
+        )
         raise ValueError(
-            f"{_rule(columns)} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
+            f"{rule} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
             "drop_bad_rows (--drop-bad-rows) leaves out exact repeats only, because it is unknown which of two "
-            f"different rows is right. {_annotators(columns)}Remove one of each."
+            f"different rows is right. {'' if columns.annotator or len(columns.label) > 1 else way_out}Remove one of "
+            "each."
         )
     bad[exact] = True
     if not bad.any():
         return table, None, ()
     if bad.all():
         raise UnanswerableError("The table must hold at least one row with a sequence and a time. Got none.")
+    left_out = {f"without {quoted([name])}": int(missing.sum()) for name, missing in empty.items()}
+    left_out[f"that repeat{'s' if len(exact) == 1 else ''} an earlier one exactly"] = len(exact)
+    messages = [f"I left out {n:,} row{'s' if n != 1 else ''} {which}." for which, n in left_out.items() if n]
+    messages.append("Row numbers in the results are those of the table as it was given.")
     given = np.where(bad, -1, np.cumsum(~bad) - 1)
-    return table.filter(pa.array(~bad)), given, tuple(_say(empty, exact))
-
-
-def _say(empty: dict[str, np.ndarray], exact: np.ndarray) -> list[str]:
-    messages = [
-        f"I left out {_rows(int(missing.sum()))} without {quoted([name])}."
-        for name, missing in empty.items()
-        if missing.any()
-    ]
-    if len(exact):
-        messages.append(
-            f"I left out {_rows(len(exact))} that repeat{'s' if len(exact) == 1 else ''} an earlier one exactly."
-        )
-    return [*messages, "Row numbers in the results are those of the table as it was given."]
-
-
-def _refuse(columns: RoleColumns, empty: dict[str, np.ndarray], exact: np.ndarray, differ: np.ndarray) -> None:
-    """Say what is wrong with the rows, in the words of the command line."""
-    for name, missing in empty.items():
-        if missing.any():
-            role = "time" if name == columns.time else "sequence"
-            raise ValueError(
-                f"The {role} column {quoted([name])} must be given in every row. It is null in "
-                f"{name_rows(np.flatnonzero(missing))}. Fill these, or leave them out with {DROP}."
-            )
-    if len(exact) and not len(differ):
-        raise ValueError(
-            f"{_rule(columns)} An earlier row is repeated exactly in {name_rows(exact)}. Leave the repeats out with "
-            f"{DROP}.{_sequences(columns)}"
-        )
-
-
-def _rule(columns: RoleColumns) -> str:
-    return f"Every sequence{', time and annotator' if columns.annotator else ' and time'} may occur once."
-
-
-def _annotators(columns: RoleColumns) -> str:
-    if columns.annotator or len(columns.label) > 1:
-        return ""
-    return "If several people labelled a step, name their column with the option annotator (--annotator COLUMN). "
-
-
-def _sequences(columns: RoleColumns) -> str:
-    return (
-        "" if columns.sequence else " Or name the column of the sequences with the option sequence (--sequence COLUMN)."
-    )
+    return table.filter(pa.array(~bad)), given, tuple(messages)
 
 
 def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -319,7 +286,9 @@ def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple
         return some, some
     is_odd = {field.name: pa.types.is_nested(field.type) or pa.types.is_null(field.type) for field in table.schema}
     telling = [name for name in table.column_names if not is_number_of_row(name) and not is_odd[name]]
-    is_repeat, is_exact = (~_is_first(_codes(table, each, some)) for each in (names, telling))
+    is_repeat, is_exact = np.ones((2, len(some)), dtype=bool)
+    for later, each in ((is_repeat, names), (is_exact, telling)):
+        later[np.unique(_codes(table, each, some), return_index=True)[1]] = False
     return some[is_exact], some[is_repeat & ~is_exact]
 
 
@@ -334,12 +303,6 @@ def _codes(table: pa.Table, names: list[str], places: np.ndarray) -> np.ndarray:
     return joined
 
 
-def _is_first(codes: np.ndarray) -> np.ndarray:
-    first = np.zeros(len(codes), dtype=bool)
-    first[np.unique(codes, return_index=True)[1]] = True
-    return first
-
-
 def _missing(column: pa.ChunkedArray, *, with_blanks: bool) -> np.ndarray:
     """Where nothing stands: null or NaN, and with_blanks a text of blanks alone."""
     array = whole(column)
@@ -347,7 +310,3 @@ def _missing(column: pa.ChunkedArray, *, with_blanks: bool) -> np.ndarray:
     if with_blanks and is_text(array.type):
         missing = pc.or_(missing, pc.equal(pc.utf8_trim_whitespace(array), "").fill_null(False))
     return missing.to_numpy(zero_copy_only=False)
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s' if count != 1 else ''}"

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -45,7 +45,9 @@ class Tidying:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
-        table = _change(table, self.plain, _without_dictionary)
+        for name in self.plain:
+            if name in table.column_names and pa.types.is_dictionary(table[name].type):
+                table = _change(table, [name], lambda array: array.cast(array.type.value_type))
         table = _change(table, self.in_text, lambda array: text_numbers(array) if is_text(array.type) else array)
         for name, zone in self.zones.items():
             if name in table.column_names and pa.types.is_timestamp(table[name].type):
@@ -63,10 +65,6 @@ def _change(table: pa.Table, names: Iterable[str], change: Callable[[pa.Array], 
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, change(whole(table[name])))
     return table
-
-
-def _without_dictionary(array: pa.Array) -> pa.Array:
-    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
 def _relabel(array: pa.Array, missing: Collection[Hashable], spelled: Mapping[str, str]) -> pa.Array:
@@ -101,40 +99,34 @@ def choose_tidying(
         left = {label: n for label, n in found.items() if isinstance(label, str) and label not in dropped}
         spelled, spelling_messages = choose_spellings(Counter(left))
     else:
-        check_known(found, dropped, classes)
+        names = [classes] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
+        known = {part.strip() for text in map(str, names) for part in (text, *text.split(","))}
+        other = {str(label).strip() for label in found if label not in dropped} - {""} - known
+        if other:
+            raise ValueError(
+                f"Every label must be one of classes (--classes). Got {quoted(sorted(other))}. Add them to the list, "
+                "correct them in the table, or name them with missing (--missing)."
+            )
     plain = tuple(name for name in number_columns(roles) if name in counts.columns)
     tidying = Tidying(tuple(as_numbers), tuple(labels), dropped, spelled, plain)
     return tidying, [*comma_messages, *missing_messages, *spelling_messages]
 
 
-def tidy_contents(counts: TableCounts, tidying: Tidying) -> dict[str, Content]:
-    """Type, missing values and levels of every column that was counted, once it is tidied."""
-    contents = {}
-    for name, count in counts.columns.items():
-        kind, levels = count.kind, count.levels
-        if name in tidying.as_numbers:
-            kind = pa.float64()
-            levels = None if levels is None else len(comma_numbers(count.values).unique())
-        dropped = 0
-        if name in tidying.labels and levels is not None and count.values is not None:
-            kept = [value for value in count.values.to_pylist() if value not in tidying.missing]
-            levels = len({tidying.spelled.get(value, value) for value in kept})
-            dropped = sum(counts.labels.get(name, Counter())[value] for value in tidying.missing)
-        contents[name] = Content(words_of_type(kind), count.missing + dropped, levels)
-    return contents
-
-
 # An overview of the columns of a table: type, missing values, levels, role, and why a column is not used.
 
 LEFT_OUT = "left out"
-
-
-class Content(NamedTuple):
-    """What a column holds: its type in words, missing values, and distinct values or None where there are many."""
-
-    type: str
-    missing: int
-    levels: int | None
+TYPES: dict[str, Callable[[pa.DataType], bool]] = {  # the type of a column in words
+    "whole number": pa.types.is_integer,
+    "number": pa.types.is_floating,
+    "yes or no": pa.types.is_boolean,
+    "text": is_text,
+    "date": pa.types.is_date,
+    "date and time": pa.types.is_timestamp,
+    "time of day": pa.types.is_time,
+    "duration": pa.types.is_duration,
+    "empty": pa.types.is_null,
+    "nested": pa.types.is_nested,
+}
 
 
 @dataclass(frozen=True)
@@ -160,42 +152,23 @@ class ColumnOverview:
 
 
 def describe_overview(
-    contents: Mapping[str, Content],
+    counts: TableCounts,
+    tidying: Tidying,
     names: Sequence[str],
     columns: RoleColumns,
     used: Sequence[str],
     why: Mapping[str, str],
-    as_numbers: Sequence[str] = (),
 ) -> tuple[ColumnOverview, ...]:
-    """The overview of a table.
+    """The overview of a table, once it is tidied.
 
     Parameters
     ----------
-    contents : what the columns hold that were read, as they were read
+    counts : of the columns that were read, as they were given
     names : of all columns of the table
     used : columns that became features
     why : reasons by column for those that were left out
-    as_numbers : columns of numbers with decimal commas
     """
-    roles = _roles(columns, used)
-    rows = []
-    for name in map(str, names):
-        role = ", ".join(roles.get(name, [])) or LEFT_OUT
-        if name not in contents:
-            rows.append(ColumnOverview(name, "", None, None, role, "not named among the features, so not read"))
-            continue
-        reason = why.get(name, "") if role == LEFT_OUT else ""
-        if role == LEFT_OUT and not reason:
-            reason = "not named among the features"
-        if name in as_numbers:
-            reason = "numbers with decimal commas"
-        rows.append(ColumnOverview(name, *contents[name], role, reason))
-    return tuple(rows)
-
-
-def _roles(columns: RoleColumns, used: Sequence[str]) -> dict[str, list[str]]:
-    """The roles of every column that has one."""
-    named: dict[str, Sequence[str | None]] = {
+    roles: dict[str, Sequence[str | None]] = {
         "sequence": columns.sequence,
         "time": [columns.time],
         "label": columns.label,
@@ -204,29 +177,25 @@ def _roles(columns: RoleColumns, used: Sequence[str]) -> dict[str, list[str]]:
         "trusted": [columns.trusted],
         "feature": used,
     }
-    roles: dict[str, list[str]] = {}
-    for role, names in named.items():
-        for name in names:
-            if name is not None:
-                roles.setdefault(name, []).append(role)
-    return roles
-
-
-def words_of_type(kind: pa.DataType) -> str:
-    """The type of a column in words."""
-    tests = {
-        "whole number": pa.types.is_integer,
-        "number": pa.types.is_floating,
-        "yes or no": pa.types.is_boolean,
-        "text": is_text,
-        "date": pa.types.is_date,
-        "date and time": pa.types.is_timestamp,
-        "time of day": pa.types.is_time,
-        "duration": pa.types.is_duration,
-        "empty": pa.types.is_null,
-        "nested": pa.types.is_nested,
-    }
-    return next((words for words, test in tests.items() if test(kind)), str(kind))
+    rows = []
+    for name in map(str, names):
+        role = ", ".join(role for role, named in roles.items() if name in named) or LEFT_OUT
+        if name not in counts.columns:
+            rows.append(ColumnOverview(name, "", None, None, role, "not named among the features, so not read"))
+            continue
+        count = counts.columns[name]
+        kind, levels, dropped = count.kind, count.levels, 0
+        reason = why.get(name) or "not named among the features" if role == LEFT_OUT else ""
+        if name in tidying.as_numbers:
+            kind, reason = pa.float64(), "numbers with decimal commas"
+            levels = None if levels is None else len(comma_numbers(count.values).unique())
+        if name in tidying.labels and levels is not None and count.values is not None:
+            kept = [value for value in count.values.to_pylist() if value not in tidying.missing]
+            levels = len({tidying.spelled.get(value, value) for value in kept})
+            dropped = sum(counts.labels.get(name, Counter())[value] for value in tidying.missing)
+        written = next((words for words, is_type in TYPES.items() if is_type(kind)), str(kind))
+        rows.append(ColumnOverview(name, written, count.missing + dropped, levels, role, reason))
+    return tuple(rows)
 
 
 # What the columns of a table hold, counted in one pass and bounded memory: of the whole table, or part by part.
@@ -273,7 +242,12 @@ class ColumnCount:
             missing = pc.or_(missing, blank)
         count = int(pc.sum(missing).as_py() or 0)
         present = array.filter(pc.invert(missing)) if count else array
-        self._add_values(present)
+        first = present[: max(0, SAMPLE - self.present)]
+        self._join(first)
+        self.is_many |= self.values is not None and len(first) > 0 and len(self.values) > MANY
+        if self.is_many and not is_text(self.kind):
+            self.values = None
+        self._join(present[len(first) :])
         self.missing += count
         self.present += len(present)
 
@@ -286,14 +260,6 @@ class ColumnCount:
     def texts(self) -> list[str] | None:
         """The distinct texts of a column, blank ones among them; None where there are very many."""
         return None if self.values is None else [*self.values.to_pylist(), *self.blanks]
-
-    def _add_values(self, present: pa.Array) -> None:
-        first = present[: max(0, SAMPLE - self.present)]
-        self._join(first)
-        self.is_many |= self.values is not None and len(first) > 0 and len(self.values) > MANY
-        if self.is_many and not is_text(self.kind):
-            self.values = None
-        self._join(present[len(first) :])
 
     def _join(self, array: pa.Array) -> None:
         if self.values is not None and len(array):
@@ -477,7 +443,14 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
     least two classes must remain.
     """
     if asked is not None:
-        return _named_labels(counts, list(asked) if isinstance(asked, list | tuple | set | frozenset) else [asked])
+        given = [str(each) for each in (asked if isinstance(asked, list | tuple | set | frozenset) else [asked])]
+        names = {part.strip() for text in given for part in (text, *text.split(","))} - {"", "none"}
+        names |= {str(int(float(name))) for name in names if _is_whole_text(name)}
+        found = frozenset(label for label in counts if str(label).strip() in names)
+        known = {str(label).strip() for label in found} | NULLS  # in numbers of a CSV file these are missing already
+        unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
+        messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
+        return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
     texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
     present = {label for label in counts if not isinstance(label, str) or label.strip()}
     way_out = "Pass missing (--missing) to decide it: the labels that are not recorded, or none."
@@ -513,19 +486,6 @@ def drop_missing(
     ]
 
 
-def _named_labels(counts: Counter[Hashable], asked: Sequence[Hashable]) -> tuple[frozenset[Hashable], list[str]]:
-    """The labels whose texts the user named; a name that no label has is reported."""
-    given = [str(each) for each in asked]
-    names = {part.strip() for text in given for part in (text, *text.split(","))} - {"", "none"}
-    names |= {str(int(float(name))) for name in names if _is_whole_text(name)}
-    found = frozenset(label for label in counts if str(label).strip() in names)
-    known = {str(label).strip() for label in found}
-    known |= NULLS  # in numbers of a CSV file they are missing already
-    unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
-    messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
-    return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
-
-
 def _is_whole_text(name: str) -> bool:
     try:
         return float(name).is_integer()
@@ -541,10 +501,12 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     EDF+ ("Sleep stage W") stands for all, so that all stages are named alike.
     """
     groups: dict[str, list[str]] = {}
-    key = _stage_key if are_stages(counts) else _key
+    stages = {text: STAGES.get(_key(text).casefold()) for text in counts}
+    are_stages = len({*stages.values()} & {"N1", "N2", "N3"}) >= 2
     for text in counts:
         if text.strip():
-            groups.setdefault(key(text), []).append(text)
+            key = (are_stages and stages[text]) or _key(text)
+            groups.setdefault(key, []).append(text)
     spelled: dict[str, str] = {}
     messages = []
     for texts in groups.values():
@@ -569,7 +531,11 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     totals: Counter[str] = Counter()
     for text, count in counts.items():
         totals[spelled.get(text, text)] += count
-    for rare, best in _find_misspelled(totals).items():
+    for rare, count in totals.items():  # within one edit (Damerau 1964), two of long names, of one frequent name
+        similar = [name for name, total in totals.items() if count < MISSPELLED * total and _may_be_typo(rare, name)]
+        if len(similar) != 1:
+            continue
+        best = similar[0]
         spelled |= {text: best for text in counts if spelled.get(text, text) == rare}
         messages.append(
             f"I took {quoted([rare])} ({totals[rare]:,} label{'s' if totals[rare] > 1 else ''}) for a misspelling of "
@@ -582,16 +548,6 @@ MISSPELLED = 0.02  # share of a class's labels below which a similar name is tak
 LONG = 9  # letters of a name, from which on two of them may differ
 
 
-def _find_misspelled(bare: Counter[str]) -> dict[str, str]:
-    """Rare names that are within one edit (Damerau 1964), two of long names, of one frequent name."""
-    found = {}
-    for rare, count in bare.items():
-        similar = [name for name, total in bare.items() if count < MISSPELLED * total and _may_be_typo(rare, name)]
-        if len(similar) == 1:
-            found[rare] = similar[0]
-    return found
-
-
 def _may_be_typo(rare: str, frequent: str) -> bool:
     """Whether two names are nearly the same: with the same digits, and differing in words of three letters or more."""
     first, second = rare.casefold(), frequent.casefold()
@@ -602,12 +558,7 @@ def _may_be_typo(rare: str, frequent: str) -> bool:
     differ = [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]]
     if any(len(word) < 3 or not word.isalpha() for pair in differ for word in pair):
         return False
-    return edit_distance(first, second) <= (2 if min(len(first), len(second)) >= LONG else 1)
-
-
-def edit_distance(first: str, second: str) -> int:
-    """Letters to add, drop, change or swap with their neighbour (optimal string alignment)."""
-    rows = [list(range(len(second) + 1))]
+    rows = [list(range(len(second) + 1))]  # letters to add, drop, change or swap (optimal string alignment)
     for i, letter in enumerate(first, 1):
         row = [i]
         for j, other in enumerate(second, 1):
@@ -616,24 +567,7 @@ def edit_distance(first: str, second: str) -> int:
                 best = min(best, rows[-2][j - 2] + 1)
             row.append(best)
         rows.append(row)
-    return rows[-1][-1]
-
-
-def check_known(counts: Counter[Hashable], dropped: Collection[Hashable], classes: Labels) -> None:
-    """Refuse labels that are not among the classes that the user named, with commas between."""
-    given = [classes] if isinstance(classes, str) or not isinstance(classes, Iterable) else list(classes)
-    known = {part.strip() for text in map(str, given) for part in (text, *text.split(","))}
-    texts = {str(label).strip() for label in counts if label not in dropped} - {""}
-    if texts - known:
-        raise ValueError(
-            f"Every label must be one of classes (--classes). Got {quoted(sorted(texts - known))}. Add them to the "
-            "list, correct them in the table, or name them with missing (--missing)."
-        )
-
-
-def are_stages(texts: Iterable[str]) -> bool:
-    """Whether labels are sleep stages: two of N1, N2 and N3 are among them."""
-    return len({STAGES.get(_key(text).casefold()) for text in texts} & {"N1", "N2", "N3"}) >= 2
+    return rows[-1][-1] <= (2 if min(len(first), len(second)) >= LONG else 1)
 
 
 def _bare(text: str) -> str:
@@ -643,10 +577,6 @@ def _bare(text: str) -> str:
 def _key(text: str) -> str:
     bare = _bare(text)
     return bare if len(bare) == 1 else bare.casefold()
-
-
-def _stage_key(text: str) -> str:
-    return STAGES.get(_key(text).casefold(), _key(text))
 
 
 # Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.

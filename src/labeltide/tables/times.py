@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -90,7 +89,7 @@ def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
         local = array.cast(pa.timestamp("us"))
         return Moments(local, _microseconds(local), False, array.cast(pa.date32()).cast(pa.string()), messages)
     if pa.types.is_timestamp(kind):
-        return _read_timestamps(name, array, messages, offset, timezone)
+        return _read_timestamps(name, array, list(messages), offset, timezone)
     if pa.types.is_time(kind):
         raise ValueError(
             f"The time column {quoted([name])} holds hours of the day without a date, so what follows midnight has no "
@@ -102,39 +101,34 @@ def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
 
 
 def _read_timestamps(
-    name: str, array: pa.Array, messages: tuple[str, ...], written: np.ndarray | None, timezone: str | None
+    name: str, array: pa.Array, messages: list[str], written: np.ndarray | None, timezone: str | None
 ) -> Moments:
     """Moments of a column of timestamps; `written` are the offsets from UTC that its texts had, in minutes."""
     order = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
     if timezone is not None:
         order, more = in_zone(name, order, timezone)
-        messages, written = (*messages, *more), None
-    zone = order.type.tz
-    if zone is None:
-        local, offset = _microseconds(order), None
-    elif written is not None:
-        local, offset = _microseconds(order) + written * MINUTE, written
-    else:
+        messages, written = [*messages, *more], None
+    zone, offset = order.type.tz, written
+    local = _microseconds(order)
+    if zone is not None and written is not None:
+        local = local + written * MINUTE
+    elif zone is not None:
         local = _microseconds(pc.local_timestamp(order))
         offset = (local - _microseconds(order)) // MINUTE
+        messages.append(f"Hours of {quoted([name])} are those of its time zone, {zone}.")
+    unit = "s" if not (local % 1_000_000).any() else "ms" if not (local % 1000).any() else "us"
+    texts = pa.array(local).cast(pa.timestamp("us")).cast(pa.timestamp(unit), safe=False).cast(pa.string())
     if offset is not None:
         known = offset[array.is_valid().to_numpy(zero_copy_only=False)]
-        if written is None:
-            messages = (*messages, f"Hours of {quoted([name])} are those of its time zone, {zone}.")
         if written is not None or len(np.unique(known)) > 1:
-            messages = (*messages, say_offsets(name, known, None if written is not None else zone))
-    return Moments(order, local, True, _texts(local, offset, array.is_null()), messages)
-
-
-def _texts(local: np.ndarray, offset: np.ndarray | None, missing: pa.Array) -> pa.Array:
-    """Moments on the wall clock as texts, with their offsets from UTC where these change."""
-    unit = "s" if not (local % 1_000_000).any() else "ms" if not (local % 1000).any() else "us"
-    moments = pa.array(local).cast(pa.timestamp("us")).cast(pa.timestamp(unit), safe=False).cast(pa.string())
-    if offset is not None and len(distinct := np.unique(offset)) > 1:
-        endings = pa.array([written_offset(minutes) for minutes in distinct.tolist()])
-        ending = endings.take(pa.array(np.searchsorted(distinct, offset)))
-        moments = pc.binary_join_element_wise(moments, ending, "")
-    return pc.if_else(missing, pa.scalar(None, pa.string()), moments)
+            messages.append(say_offsets(name, known, None if written is not None else zone))
+        distinct = np.unique(offset)
+        if len(distinct) > 1:
+            endings = pa.array([written_offset(minutes) for minutes in distinct.tolist()])
+            ending = endings.take(pa.array(np.searchsorted(distinct, offset)))
+            texts = pc.binary_join_element_wise(texts, ending, "")
+    texts = pc.if_else(array.is_null(), pa.scalar(None, pa.string()), texts)
+    return Moments(order, local, True, texts, tuple(messages))
 
 
 def _microseconds(array: pa.Array) -> np.ndarray:
@@ -151,34 +145,21 @@ def _parse(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | None, tup
             continue
         what = "numbers" if is_number(kind) else "moments"
         return parsed, None, (f"I read the texts of {quoted([name])} as {what}.",)
-    written = read_written(name, array)
+    written = _read_written(name, array)
     if written is not None:
-        return _from_written(written)
-    raise ValueError(
-        f"The time column {quoted([name])} must hold moments or numbers. It holds texts that are read as neither, such "
-        f"as {quoted([_first_misfit(array)])}. {WAY_OUT}"
-    )
-
-
-def _from_written(written: WrittenMoments) -> tuple[pa.Array, np.ndarray | None, tuple[str, ...]]:
-    """Moments in UTC where the texts have offsets, dates where they have no hours."""
-    if not written.has_hours:
-        return pa.array(written.local).cast(pa.date32()), None, written.messages
-    if written.offset is None:
-        return pa.array(written.local), None, written.messages
-    utc = written.local - (written.offset * MINUTE).astype("timedelta64[us]")
-    return pa.array(utc).cast(pa.timestamp("us", "UTC")), written.offset, written.messages
-
-
-def _first_misfit(array: pa.Array, most: int = 1000) -> str:
-    """The first text of a column that is not a moment."""
+        return written
     values = array.drop_null().unique()
-    for value in values[:most]:
+    example = str(values[0]) if len(values) else ""
+    for value in values[:1000]:
         try:
             value.cast(pa.timestamp("us"))
         except pa.ArrowException:
-            return str(value)
-    return str(values[0]) if len(values) else ""
+            example = str(value)
+            break
+    raise ValueError(
+        f"The time column {quoted([name])} must hold moments or numbers. It holds texts that are read as neither, such "
+        f"as {quoted([example])}. {WAY_OUT}"
+    )
 
 
 def _dated(steps: Steps) -> bool:
@@ -205,54 +186,54 @@ MINUTE = 60_000_000  # microseconds
 SHOWN = 4  # offsets that a sentence names
 
 
-class WrittenMoments(NamedTuple):
-    """Moments read from texts.
-
-    Attributes
-    ----------
-    local : datetime64[us] array of shape (rows,)
-        As written, on the wall clock; NaT where nothing is.
-    offset : int64 array of shape (rows,), or None
-        Minutes by which the wall clock is ahead of UTC; None where the texts do not say.
-    has_hours : whether the texts have hours, not dates alone
-    messages : sentences about what was read
-    """
-
-    local: np.ndarray
-    offset: np.ndarray | None
-    has_hours: bool
-    messages: tuple[str, ...]
-
-
 def looks_written(array: pa.Array | pa.ChunkedArray, most: int = 50) -> bool:
     """Whether the first texts of a column are all moments."""
     values = array.drop_null()[:most]
     return len(values) > 0 and bool(pc.all(pc.match_substring_regex(values, FORM)).as_py())
 
 
-def read_written(name: str, array: pa.Array) -> WrittenMoments | None:
-    """Read texts that are all moments; None where some are not, an error where day and month cannot be told apart."""
+def _read_written(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | None, tuple[str, ...]] | None:
+    """Read texts that are all moments, as `_parse` gives them: dates, moments, or moments in UTC with their offsets.
+
+    None where some are not; an error where day and month cannot be told apart.
+    """
     found = pc.extract_regex(array.cast(pa.string()), FORM)
     if found.null_count != array.null_count or found.null_count == len(array):
         return None
     there = array.is_valid().to_numpy(zero_copy_only=False)
     part = {key: pc.struct_field(found, key).filter(pa.array(there)) for key in _NAMES}
-    texts = array.filter(pa.array(there))
-    order = _order_of_date(name, part, texts)
-    days = None if order is None else _days(*order[0])
+    order = _order_of_date(name, part, array.filter(pa.array(there)))
     times = _times(part)
-    offset = _offsets(part["zone"])
-    if order is None or days is None or times is None or offset is False:
+    zones = part["zone"].to_numpy(zero_copy_only=False).astype(str)
+    if order is None or times is None or len(np.unique(zones == "")) > 1:  # some texts have an offset, others none
         return None
-    local = np.full(len(array), np.datetime64("NaT", "us"))
-    local[there] = days.astype("datetime64[us]") + times.astype("timedelta64[us]")
-    has_hours = bool(pc.any(pc.not_equal(part["hour"], "")).as_py())
-    messages = [order[1]] if order[1] else []
+    (year, month, day), message = order
+    if ((month < 1) | (month > 12) | (day < 1) | (year < 1000)).any():
+        return None
+    start = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = start.astype("datetime64[D]") + (day - 1)
+    if (days.astype("datetime64[M]") != start).any():  # such as 30 February
+        return None
+    messages = [message] if message else []
     if pc.any(pc.not_equal(part["half"], "")).as_py():
         messages.append(f"I read AM and PM in {quoted([name])}: 1 PM is hour 13.")
     if not messages:
         messages.append(f"I read the texts of {quoted([name])} as moments.")
-    return WrittenMoments(local, _spread(offset, there), has_hours, tuple(messages))
+    local = np.full(len(array), np.datetime64("NaT", "us"))
+    local[there] = days.astype("datetime64[us]") + times.astype("timedelta64[us]")
+    if not pc.any(pc.not_equal(part["hour"], "")).as_py():
+        return pa.array(local).cast(pa.date32()), None, tuple(messages)
+    if zones[0] == "":
+        return pa.array(local), None, tuple(messages)
+    distinct, index = np.unique(zones, return_inverse=True)
+    minutes = []
+    for text in distinct.tolist():
+        digits = "0000" if text in "Zz" else text[1:].replace(":", "")
+        minutes.append((-1 if text[0] == "-" else 1) * (60 * int(digits[:2]) + int(digits[2:])))
+    offset = np.zeros(len(array), dtype=np.int64)
+    offset[there] = np.array(minutes, dtype=np.int64)[index.reshape(-1)]
+    utc = local - (offset * MINUTE).astype("timedelta64[us]")
+    return pa.array(utc).cast(pa.timestamp("us", "UTC")), offset, tuple(messages)
 
 
 _NAMES = ("first", "mark", "second", "third", "hour", "minute", "seconds", "half", "zone")
@@ -261,7 +242,10 @@ _NAMES = ("first", "mark", "second", "third", "hour", "minute", "seconds", "half
 def _order_of_date(
     name: str, part: dict[str, pa.Array], texts: pa.Array
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], str] | None:
-    """Year, month and day, and a sentence where the day or the month comes first; None where they are mixed."""
+    """Year, month and day, and a sentence where the day or the month comes first; None where they are mixed.
+
+    The whole column decides which comes first: a number above 12 is a day.
+    """
     first, second, third = (_whole(part[key]) for key in ("first", "second", "third"))
     lengths = {key: np.unique(pc.utf8_length(part[key]).to_numpy(zero_copy_only=False)) for key in ("first", "third")}
     if lengths["first"].tolist() == [4] and lengths["third"].max() <= 2:
@@ -270,18 +254,6 @@ def _order_of_date(
         return None
     if pc.all(pc.equal(part["mark"], ".")).as_py():  # 30.03.2024: with dots the day always comes first
         return (third, second, first), f"I read the texts of {quoted([name])} as moments with the day first."
-    is_day_first = _day_first(name, first, second, texts)
-    day, month = (first, second) if is_day_first else (second, first)
-    example = texts[int(np.flatnonzero(day > 12)[0])].as_py()
-    which = "day" if is_day_first else "month"
-    messages = (
-        f"I read the texts of {quoted([name])} as moments with the {which} first, because of {quoted([example])}."
-    )
-    return (third, month, day), messages
-
-
-def _day_first(name: str, first: np.ndarray, second: np.ndarray, texts: pa.Array) -> bool:
-    """Decide by the whole column: a number above 12 is a day."""
     days, others = np.flatnonzero(first > 12), np.flatnonzero(second > 12)
     if len(days) and len(others):
         examples = quoted([texts[int(days[0])].as_py(), texts[int(others[0])].as_py()])
@@ -292,22 +264,16 @@ def _day_first(name: str, first: np.ndarray, second: np.ndarray, texts: pa.Array
     if not len(days) and not len(others):
         differ = np.flatnonzero(first != second)
         example = texts[int(differ[0]) if len(differ) else 0].as_py()
+        number = int(example.strip()[:2].strip("/-"))
         raise ValueError(
-            f"The time column {quoted([name])} must say which number is the day. {quoted([example])} is day "
-            f"{int(example.strip()[:2].strip('/-'))} of a month with the day first, and month "
-            f"{int(example.strip()[:2].strip('/-'))} with the month first; no date of the column has a number above "
-            f"12, which would decide it. {WAY_OUT}"
+            f"The time column {quoted([name])} must say which number is the day. {quoted([example])} is day {number} "
+            f"of a month with the day first, and month {number} with the month first; no date of the column has a "
+            f"number above 12, which would decide it. {WAY_OUT}"
         )
-    return bool(len(days))
-
-
-def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> np.ndarray | None:
-    """Dates as datetime64[D]; None where one does not exist."""
-    if ((month < 1) | (month > 12) | (day < 1) | (year < 1000)).any():
-        return None
-    start = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    days = start.astype("datetime64[D]") + (day - 1)
-    return days if (days.astype("datetime64[M]") == start).all() else None
+    day, month, which = (first, second, "day") if len(days) else (second, first, "month")
+    example = texts[int(np.flatnonzero(day > 12)[0])].as_py()
+    message = f"I read the texts of {quoted([name])} as moments with the {which} first, because of {quoted([example])}."
+    return (third, month, day), message
 
 
 def _times(part: dict[str, pa.Array]) -> np.ndarray | None:
@@ -322,23 +288,6 @@ def _times(part: dict[str, pa.Array]) -> np.ndarray | None:
     if ((hour > 23) | (minute > 59) | (seconds >= 60)).any():
         return None
     return hour * 60 * MINUTE + minute * MINUTE + np.rint(seconds * 1e6).astype(np.int64)
-
-
-def _offsets(zone: pa.Array) -> np.ndarray | bool | None:
-    """Minutes ahead of UTC; None where no text has an offset, False where only some do."""
-    texts = zone.to_numpy(zero_copy_only=False).astype(str)
-    if (texts == "").all():
-        return None
-    if (texts == "").any():
-        return False
-    distinct, index = np.unique(texts, return_inverse=True)
-    minutes = [0 if text in "Zz" else _minutes(text) for text in distinct.tolist()]
-    return np.array(minutes, dtype=np.int64)[index.reshape(-1)]
-
-
-def _minutes(text: str) -> int:
-    digits = text[1:].replace(":", "")
-    return (1 if text[0] == "+" else -1) * (60 * int(digits[:2]) + int(digits[2:]))
 
 
 def written_offset(minutes: int) -> str:
@@ -360,14 +309,6 @@ def say_offsets(name: str, offset: np.ndarray, zone: str | None) -> str:
         f"Hours of {quoted([name])} are those on the wall clock{named}, whose offsets from UTC are {offsets}: it "
         f"changes, as with daylight saving time. Steps are ordered by the moment itself.{way}"
     )
-
-
-def _spread(values: np.ndarray | bool | None, there: np.ndarray) -> np.ndarray | None:
-    if not isinstance(values, np.ndarray):
-        return None
-    spread = np.zeros(len(there), dtype=np.int64)
-    spread[there] = values
-    return spread
 
 
 def _whole(texts: pa.Array) -> np.ndarray:
@@ -397,7 +338,12 @@ def in_zone(name: str, moments: pa.Array, timezone: str) -> tuple[pa.Array, tupl
     earlier = pc.assume_timezone(moments, ambiguous="earliest", **options)
     later = pc.assume_timezone(moments, ambiguous="latest", **options)
     shown_twice = pc.not_equal(earlier, later).fill_null(False).to_numpy(zero_copy_only=False)
-    zoned = pc.if_else(pa.array(_second_pass(moments, shown_twice)), later, earlier)
+    # Of consecutive rows in the hour that is shown twice, those from where the time steps back are its second pass.
+    local = moments.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    before = np.append(False, shown_twice[:-1])
+    counted = np.cumsum(np.append(False, np.diff(local) < 0) & shown_twice & before)
+    at_start = np.maximum.accumulate(np.where(shown_twice & ~before, counted, 0))
+    zoned = pc.if_else(pa.array(shown_twice & (counted > at_start)), later, earlier)
     messages = [f"Times of {quoted([name])} have no zone of their own and were taken for those of {timezone}."]
     n_twice = int(shown_twice.sum())
     n_never = int(pc.sum(pc.not_equal(pc.local_timestamp(zoned), moments)).as_py() or 0)
@@ -409,14 +355,3 @@ def in_zone(name: str, moments: pa.Array, timezone: str) -> tuple[pa.Array, tupl
     if n_never:
         messages.append(f"{n_never} of them lie in the hour that the clock skips when daylight saving time starts.")
     return zoned, tuple(messages)
-
-
-def _second_pass(moments: pa.Array, shown_twice: np.ndarray) -> np.ndarray:
-    """Of consecutive rows in the hour that is shown twice, those from where the time steps back."""
-    local = moments.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    before = np.append(False, shown_twice[:-1])
-    steps_back = np.append(False, np.diff(local) < 0) & shown_twice & before
-    counted = np.cumsum(steps_back)
-    run_starts = shown_twice & ~before
-    at_start = np.maximum.accumulate(np.where(run_starts, counted, 0))
-    return shown_twice & (counted > at_start)

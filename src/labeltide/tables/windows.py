@@ -55,14 +55,26 @@ def read_sequences(
     real = steps_mask(lengths, n_steps)
     index = windows.filled_index(n_steps)  # clock and times hold real moments on padding too
     labels, clean, classes = _read_labels(columns, steps, named["label"], named["clean"], missing)
-    features = _read_features(columns, steps, roles["features"], roles["zscore"])[index]
+    numbers = [steps.pick(name, read_numbers(columns[name], "feature")) for name in roles["features"]]
+    if roles["zscore"]:
+        group = steps.pick(roles["zscore"][0], group_rows(columns, roles["zscore"], "zscore")[0])
+        numbers = [_zscore(values, group) for values in numbers]
+    features = np.stack([values.astype(np.float32) for values in numbers], axis=1)[index]
     features[~real] = 0
-    clock = _read_clock_column(columns, steps, named["clock"])[index] if named["clock"] else None
+    clock = check_clock(None, lengths, n_steps)
+    for name in roles["clock"]:
+        array = columns[name].array
+        if array is not None and is_moment(array.type):
+            moments, _ = factorize_times(columns[name], "clock")
+            values = (moments - moments.min()) / np.timedelta64(1, "D")
+        else:
+            values = read_numbers(columns[name], "clock")
+        clock = steps.pick(name, values)[index]
     return {
         "features": features,
         "labels": np.where(real[..., None], labels[index], np.int8(-1)),
         "lengths": lengths,
-        "clock": check_clock(None, lengths, n_steps) if clock is None else clock,
+        "clock": clock,
         "ids": tuple(steps.ids[code] for code in windows.groups),
         "classes": classes,
         "clean_labels": None if clean is None else np.where(real, clean[index], np.int8(-1)),
@@ -85,15 +97,6 @@ def _read_labels(
     return labels, steps.pick(clean, known[0].encode(classes)) if clean else None, classes
 
 
-def _read_features(columns: Columns, steps: Steps, names: list[str], zscore: list[str]) -> np.ndarray:
-    """Features of shape (steps, features), as float32."""
-    features = [steps.pick(name, read_numbers(columns[name], "feature")) for name in names]
-    if zscore:
-        group = steps.pick(zscore[0], group_rows(columns, zscore, "zscore")[0])
-        features = [_zscore(feature, group) for feature in features]
-    return np.stack([feature.astype(np.float32) for feature in features], axis=1)
-
-
 def _zscore(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Subtract the mean of the group and divide by its population standard deviation."""
     counts = np.bincount(group)
@@ -103,15 +106,6 @@ def _zscore(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     centred -= (np.bincount(group, centred) / counts)[group]
     scale = np.sqrt(np.bincount(group, centred**2) / counts)
     return centred / np.where(scale > 0, scale, 1)[group]
-
-
-def _read_clock_column(columns: Columns, steps: Steps, name: str) -> np.ndarray:
-    """Numbers as they are; datetimes as days since the earliest."""
-    array = columns[name].array
-    if array is not None and is_moment(array.type):
-        moments, _ = factorize_times(columns[name], "clock")
-        return steps.pick(name, (moments - moments.min()) / np.timedelta64(1, "D"))
-    return steps.pick(name, read_numbers(columns[name], "clock"))
 
 
 # Sequences cut into windows, consecutive or overlapping; every step belongs to one window.
@@ -165,7 +159,12 @@ class Windows:
 def cut_consecutive(counts: np.ndarray, window: int | None, offset: int, keep_tail: bool) -> Windows:
     """Windows one after the other, as `Sequences.from_table` describes them; None keeps sequences whole."""
     first = np.cumsum(counts) - counts
-    local = [_consecutive_starts(int(count), window, offset, keep_tail) for count in counts]
+    local = []
+    for count in counts.tolist():
+        # With an offset and without tails we follow the paper's own cutting of its data, range(1, rows - 50, 50), so
+        # that its windows come out the same: it leaves out a last window that would end exactly at the last row.
+        last = count if window is None or keep_tail else count - window + (offset == 0)
+        local.append(np.arange(offset, last)[:1] if window is None else np.arange(offset, last, window))
     groups = np.repeat(np.arange(len(counts)), [len(starts) for starts in local])
     if not len(groups):
         raise ValueError(
@@ -175,16 +174,6 @@ def cut_consecutive(counts: np.ndarray, window: int | None, offset: int, keep_ta
     starts = first[groups] + np.concatenate(local).astype(np.int64)
     lengths = np.minimum(window or np.iinfo(np.int64).max, (first + counts)[groups] - starts)
     return Windows(starts, lengths, np.zeros_like(starts), groups, window or int(lengths.max()))
-
-
-def _consecutive_starts(n_steps: int, window: int | None, offset: int, keep_tail: bool) -> np.ndarray:
-    if window is None:
-        return np.arange(offset, n_steps)[:1]
-    if keep_tail:
-        return np.arange(offset, n_steps, window)
-    # With an offset we follow the paper's own cutting of its data, range(1, rows - 50, 50), so that its
-    # windows come out the same: it leaves out a last window that would end exactly at the last row.
-    return np.arange(offset, n_steps - window + (offset == 0), window)
 
 
 def cut_windows(counts: np.ndarray, window: int | None = None) -> Windows:
@@ -302,7 +291,22 @@ def _read_clock(
     if clock == "position":
         what = "the position in the sequence, from 0 at its start to 1 at its end."
         return steps.positions, ClockInfo("position in the sequence", clock), what
-    values, info = _derive(clock, time, moments, earliest)
+    if moments is None or moments.local is None:
+        got = f"the numbers of {quoted([time])}" if time else "the order of the rows"
+        raise ValueError(
+            f"The clock {clock} needs a time column of dates and times. Time is {got}. Name such a column with the "
+            "option time, or a clock column of your own."
+        )
+    if clock == "hour_of_day":
+        if not moments.has_hours:
+            raise ValueError(f"The clock hour_of_day needs times with hours. {quoted([time])} holds dates alone.")
+        values, info = (moments.local % DAY) / (DAY / 24), ClockInfo("hour of day", clock, "h", 24.0)
+    elif clock == "day_of_week":
+        values = ((moments.local + 3 * DAY) % (7 * DAY)) / DAY  # 1 January 1970 was a Thursday
+        info = ClockInfo("day of the week (0 is Monday)", clock, "days", 7.0)
+    else:
+        start = moments.local.min() if earliest is None else earliest
+        values, info = (moments.local - start) / DAY, ClockInfo("days since the start", clock, "days")
     return values[steps.rows], info, f"the {info.name}, read from {quoted([time])}."
 
 
@@ -320,27 +324,6 @@ def _moves_with(clock: tuple[np.ndarray, ClockInfo, str], other: tuple[np.ndarra
     means = [(np.bincount(part, axis) / np.maximum(counts, 1))[part] for axis in axes]
     left = sum(float(np.square(axis - mean).sum()) for axis, mean in zip(axes, means, strict=True))
     return left <= STILL * sum(float(np.square(axis - axis.mean()).sum()) for axis in axes)
-
-
-def _derive(
-    clock: str, time: str | None, moments: Moments | None, earliest: int | None
-) -> tuple[np.ndarray, ClockInfo]:
-    if moments is None or moments.local is None:
-        got = f"the numbers of {quoted([time])}" if time else "the order of the rows"
-        raise ValueError(
-            f"The clock {clock} needs a time column of dates and times. Time is {got}. Name such a column with the "
-            "option time, or a clock column of your own."
-        )
-    if clock == "hour_of_day":
-        if not moments.has_hours:
-            raise ValueError(f"The clock hour_of_day needs times with hours. {quoted([time])} holds dates alone.")
-        return (moments.local % DAY) / (DAY / 24), ClockInfo("hour of day", clock, "h", 24.0)
-    if clock == "day_of_week":
-        monday = 3 * DAY  # 1 January 1970 was a Thursday
-        info = ClockInfo("day of the week (0 is Monday)", clock, "days", 7.0)
-        return ((moments.local + monday) % (7 * DAY)) / DAY, info
-    start = moments.local.min() if earliest is None else earliest
-    return (moments.local - start) / DAY, ClockInfo("days since the start", clock, "days")
 
 
 def _read_column(table: pa.Table, name: str, known: ClockInfo | None) -> tuple[np.ndarray, ClockInfo]:

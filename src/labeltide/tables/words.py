@@ -75,23 +75,10 @@ ANNOTATORS = _vocabulary(
 )
 # Never guessed for a label or a feature: whoever has the truth says so with `trusted`, or keeps it for a comparison.
 TRUTHS = _vocabulary("true truth gold clean correct reference trusted verified consensus groundtruth actual")
-UNRECORDED = frozenset(  # texts that stand for a missing label, in small letters
-    (
-        "?",
-        "nan",
-        "n/a",
-        "na",
-        "null",
-        "#n/a",
-        "#na",
-        "unknown",
-        "unscored",
-        "not scored",
-        "unlabelled",
-        "unlabeled",
-        "sleep stage ?",
-    )
-)
+UNRECORDED = _vocabulary(
+    "? nan n/a na null #n/a #na unknown unscored unlabelled unlabeled"
+)  # stand for a missing label
+UNRECORDED |= {"not scored", "sleep stage ?"}
 NUMBERS_OF_ROWS = _vocabulary("index row rowid rownumber unnamed indexlevel")
 _IDS = _vocabulary("id ids name code number num nr no key")
 

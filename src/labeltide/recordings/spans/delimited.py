@@ -16,17 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide._files import bare_text, csv_text, write_atomically
-from labeltide.recordings.spans.table import (
-    SpanFile,
-    check_spans_file,
-    check_writable,
-    library_errors,
-    make_spans,
-    spans_of_lines,
-)
+from labeltide.recordings.spans.table import SpanFile, check_writable, make_spans, spans_of_lines
 
-KIND = "spans"
-EXTENSIONS = (".csv", ".tsv", ".txt")
 MISSING = ("", "n/a")  # as BIDS writes it
 NO_DURATION = ("na", "nan")  # as BORIS writes it for point events
 COLUMNS = {  # role → names in small letters, the likeliest first
@@ -64,15 +55,13 @@ NOBODY = ("", "no focal subject")  # in the column of subjects
 HEADER_WITHIN = 60  # lines, because BORIS can write a preface
 
 
-def read(path: str | Path) -> SpanFile:
+def read_file(path: Path) -> SpanFile:
     """Read spans; the recording is the name of the file where no column says it."""
-    path = check_spans_file(Path(path))
-    with library_errors(path, "spans") as messages:
-        header, lines = _rows(path)
-        names = [name.strip().casefold() for name in header]
-        spans, left_out = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
-        observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
-    return SpanFile(spans, messages=(*messages, *left_out), observations=observations)
+    header, lines = _rows(path)
+    names = [name.strip().casefold() for name in header]
+    spans, messages = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
+    observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
+    return SpanFile(spans, messages=messages, observations=observations)
 
 
 def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
@@ -93,21 +82,21 @@ def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
 
 def is_spans(path: Path) -> bool:
     """Whether a text file has the columns of spans."""
-    try:
-        header, _ = _rows(path, header_only=True)
-    except (ValueError, csv.Error, OSError):
-        return False
-    names = [name.strip().casefold() for name in header]
+    names = _header(path)
     return is_boris_events(names) or _column(names, "onset") is not None
 
 
 def is_boris(path: Path) -> bool:
     """Whether a text file is an export of BORIS, of tabular or of aggregated events."""
+    return {OBSERVATION, BEHAVIOUR} <= set(_header(path))
+
+
+def _header(path: Path) -> list[str]:
+    """The names of the columns in small letters; none where it is not a file of spans."""
     try:
-        header, _ = _rows(path, header_only=True)
+        return [name.strip().casefold() for name in _rows(path, header_only=True)[0]]
     except (ValueError, csv.Error, OSError):
-        return False
-    return {OBSERVATION, BEHAVIOUR} <= {name.strip().casefold() for name in header}
+        return []
 
 
 def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -123,7 +112,10 @@ def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[s
         text = content.decode("latin-1")
     if "\0" in text:
         raise ValueError("it is not a text file")
-    separator = _separator(path, text)
+    lines = text.splitlines()[:HEADER_WITHIN]
+    separator = max(",;\t", key=lambda mark: max((line.count(mark) for line in lines), default=0))
+    if path.suffix.lower() == ".tsv":
+        separator = "\t"
     rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if any(map(str.strip, row))]
     for index, row in enumerate(rows[:HEADER_WITHIN]):
         names = [name.strip().casefold() for name in row]
@@ -133,13 +125,6 @@ def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[s
         "no line names the columns of spans. They are onset (or start), duration or end, and label (or trial_type, "
         "Behavior), in seconds"
     )
-
-
-def _separator(path: Path, text: str) -> str:
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    lines = text.splitlines()[:HEADER_WITHIN]
-    return max(",;\t", key=lambda mark: max((line.count(mark) for line in lines), default=0))
 
 
 def _column(names: Sequence[str], role: str) -> int | None:

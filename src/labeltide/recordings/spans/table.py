@@ -87,7 +87,11 @@ def make_spans(
     named = np.array([text is not None for text in labels], dtype=bool)
     order = [(name, "ascending") for name in ("recording", "annotator", "onset")]
     kept = table.filter(pa.array(placed & named)).sort_by(order)
-    return kept, _say_left_out(int((~placed).sum()), int((placed & ~named).sum()))
+    left_out = {
+        "without a valid onset and duration in seconds": int((~placed).sum()),
+        "without a label": int((placed & ~named).sum()),
+    }
+    return kept, tuple(f"{n} span{'s' if n > 1 else ''} {which} left out." for which, n in left_out.items() if n)
 
 
 def spans_of_lines(
@@ -151,17 +155,6 @@ def _names(names: Names, count: int) -> pa.Array:
     return pa.array([name if name and name.strip() else None for name in every], pa.string())
 
 
-def _say_left_out(misplaced: int, unnamed: int) -> tuple[str, ...]:
-    messages = []
-    if misplaced:
-        messages.append(
-            f"{misplaced} span{'s' if misplaced > 1 else ''} without a valid onset and duration in seconds left out."
-        )
-    if unnamed:
-        messages.append(f"{unnamed} span{'s' if unnamed > 1 else ''} without a label left out.")
-    return tuple(messages)
-
-
 # Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
 
 MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
@@ -170,7 +163,6 @@ MAX_DEPTH = 100  # elements of XML within each other
 
 def check_spans_file(path: Path, most: int | None = MAX_BYTES) -> Path:
     """An existing file, no larger than a text of spans can be."""
-    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
     if most is not None and path.stat().st_size > most:
@@ -233,8 +225,8 @@ def parse_xml(path: Path) -> Element:
     return builder.close()
 
 
-def check_writable(spans: pa.Table, kind: str) -> pa.Table:
-    """Spans that a file can hold: at least one, and no text with a control character."""
+def check_writable(spans: pa.Table, kind: str, *single: str) -> None:
+    """Refuse spans that a file cannot hold: none, texts with control characters, several values of `single` columns."""
     if not spans.num_rows:
         raise ValueError(f"A file of {kind} must hold at least one span. Got none.")
     for name in ("label", "annotator", "recording"):
@@ -244,13 +236,7 @@ def check_writable(spans: pa.Table, kind: str) -> pa.Table:
                     f"No {name} in a file of {kind} may hold line breaks, tabs or other control characters. "
                     f"Got {text!r}. Rename it."
                 )
-    return spans
-
-
-def check_single(spans: pa.Table, kind: str, *names: str) -> pa.Table:
-    """Spans of one recording and one annotator, or of one of either that is named, where a format has room for one."""
-    for name in names or ("recording", "annotator"):
+    for name in single:
         count = len(spans[name].unique())
         if count > 1:
             raise ValueError(f"A file of {kind} holds the spans of one {name}. Got {count}. Write one file for each.")
-    return spans
