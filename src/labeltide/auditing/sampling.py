@@ -41,12 +41,13 @@ from labeltide.auditing.survey import (
     mix,
     open_layout,
     prepare_rows,
+    select_windows,
     time_numbers,
 )
 from labeltide.tables.columns import Steps, code_values
-from labeltide.tables.features import MAX_VALUE, Features, apply_encoders, encode_features
+from labeltide.tables.features import Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet
-from labeltide.tables.intake import is_number, load_table, open_table, whole
+from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
 from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files
@@ -217,77 +218,45 @@ def hash_names(names: pa.Array, seed: int) -> np.ndarray:
 
 
 def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
-    """The chunks that hold some of the windows, their windows, and the index of each of these among `places`, or -1."""
+    """The chunks that hold some of the windows, these windows, and the index of each among `places`."""
     n_windows = layout.plan.n_windows
     first = np.cumsum(n_windows) - n_windows
     index = np.full(int(n_windows.sum()), -1, dtype=np.int64)
     index[first[places[:, 0]] + places[:, 1]] = np.arange(len(places))
     for chunk in layout.plan.chunks:
         windows = layout.plan.windows(chunk)
-        rows = index[first[chunk.first_sequence + windows.groups] + layout.plan.numbers(chunk)]
-        if (rows >= 0).any():
-            yield chunk, windows, rows
+        indices = index[first[chunk.first_sequence + windows.groups] + layout.plan.numbers(chunk)]
+        wanted = np.flatnonzero(indices >= 0)
+        if len(wanted):
+            yield chunk, select_windows(windows, wanted), indices[wanted]
         on_rows(chunk.last_row)
 
 
-class DrawnWindow(NamedTuple):
-    """One window: where it lies, and its rows, before which stands one with the last values before it."""
-
-    sequence: int
-    start: int  # its first step within the sequence
-    length: int
-    warm_up: int
-    table: pa.Table
-
-
-def _take_windows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> list[DrawnWindow]:
-    """The windows at these places, in their order."""
-    drawn: dict[int, DrawnWindow] = {}
+def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[TableRows, Windows]:
+    """The rows of windows, each of which is a sequence of its own, in their order."""
+    tables: dict[int, pa.Table] = {}
+    offset, warm_up = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=np.int64)
     for chunk, windows, indices in _chunks_with(layout, places, on_rows):
         rows = read_rows(layout, chunk)
-        first_step, first_row = rows.steps.first, np.append(rows.steps.rows, len(rows.table))
-        for window in np.flatnonzero(indices >= 0).tolist():
-            start, length = int(windows.starts[window]), int(windows.lengths[window])
-            begin = int(first_step[start])  # of its sequence
-            bounds = [int(first_row[step]) for step in (begin, start, start + length)]
-            drawn[int(indices[window])] = DrawnWindow(
-                sequence=chunk.first_sequence + int(windows.groups[window]),
-                start=start - begin + chunk.first_step,
-                length=length,
-                warm_up=int(windows.warm_up[window]),
-                table=_with_last_values(layout, rows.table, *bounds),
-            )
-    return [drawn[index] for index in range(len(places))]
-
-
-def _with_last_values(layout: Layout, table: pa.Table, begin: int, first: int, last: int) -> pa.Table:
-    """The rows of a window; before them a row with the last observation of every numeric feature, null without one."""
-    usual = max(first - 1, begin)
-    rows = np.append(usual, np.arange(first, last))
-    window = table.take(pa.array(rows))
-    for name in layout.columns.features:
-        before = _last_value(table[name], begin, first)
-        if before != usual:
-            rows[0] = before or 0
-            taken = whole(table[name]).take(pa.array(rows, mask=(np.arange(len(rows)) == 0) & (before is None)))
-            window = window.set_column(window.column_names.index(name), name, taken)
-    return window
-
-
-def _last_value(column: pa.ChunkedArray, begin: int, first: int) -> int | None:
-    """The row of the last number before `first`, in steps back that grow."""
-    if not is_number(column.type):
-        return None
-    size, end = 64, first
-    while end > begin:
-        low = max(begin, end - size)
-        values = whole(column.slice(low, end - low)).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        with np.errstate(invalid="ignore"):
-            there = np.flatnonzero(np.abs(values) <= MAX_VALUE)
-        if len(there):
-            return low + int(there[-1])
-        end, size = low, size * 8
-    return None
+        offset[indices] = windows.starts - rows.steps.first[windows.starts] + chunk.first_step
+        warm_up[indices] = windows.warm_up
+        first_row = np.append(rows.steps.rows, len(rows.table))
+        ends = first_row[windows.starts + windows.lengths]
+        for index, begin, end in zip(indices.tolist(), first_row[windows.starts], ends, strict=True):
+            tables[index] = rows.table.take(pa.array(np.arange(begin, end)))
+    ordered = [tables[index] for index in range(len(places))]
+    sizes, sequences = np.array([len(table) for table in ordered]), places[:, 0]
+    rows = _sorted_rows(
+        layout,
+        pa.concat_tables(ordered).unify_dictionaries().combine_chunks(),
+        begins=np.cumsum(sizes) - sizes,
+        ids=layout.survey.names.take(pa.array(sequences)).to_pylist(),
+        offset=offset,
+        totals=layout.plan.counts[sequences],
+    )
+    lengths = rows.steps.counts
+    starts = np.cumsum(lengths) - lengths
+    return rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.plan.window)
 
 
 def read_sample(
@@ -301,25 +270,13 @@ def read_sample(
     -------
     the layout with these, the windows in order with sentences about what was read, and the features
     """
-    drawn = _take_windows(layout, places, on_rows)
-    table = pa.concat_tables([each.table for each in drawn]).unify_dictionaries().combine_chunks()
-    sizes = np.array([len(each.table) for each in drawn])
-    begins, sequences = np.cumsum(sizes) - sizes, [each.sequence for each in drawn]
-    # Every window is a sequence of its own, whose first step holds the last values before it.
-    ids = layout.survey.names.take(pa.array(sequences)).to_pylist()
-    offset = np.array([each.start - 1 for each in drawn])
-    rows = _sorted_rows(layout, table, begins, ids, offset, layout.plan.counts[sequences], begins + 1)
-    first_steps = np.searchsorted(rows.steps.sequence, np.arange(len(drawn)))
-    windows = Windows(
-        starts=first_steps + 1,
-        lengths=np.array([each.length for each in drawn]),
-        warm_up=np.array([each.warm_up for each in drawn]),
-        groups=np.arange(len(drawn)),
-        window=layout.plan.window,
-    )
+    rows, windows = _take_rows(layout, places, on_rows)
     layout, features, said = _fit(layout, rows, windows, counts)
     sample = to_steps(layout, rows).take(windows)
-    names, groups = np.unique(np.array(ids, dtype=object), return_inverse=True)
+    # The last value before a missing one, and the time before a gap, may lie before the window.
+    before = {"features": sample.features, "gaps": sample.gaps}
+    _fill(layout, places, {name: array for name, array in before.items() if array is not None}, on_rows)
+    names, groups = np.unique(np.array(rows.steps.ids, dtype=object), return_inverse=True)
     of_row = groups[rows.steps.sequence[rows.steps.step_of_row]].astype(np.int32)
     sample = replace(
         sample,
@@ -390,7 +347,7 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
 # them counts as the system's cache of files, which gives way where memory is short.
 
 
-LEARNED = ("features", "fit_labels", "lengths", "clock", "fit_trusted", "gaps")
+LEARNED = ("features", "fit_labels", "clock", "fit_trusted", "gaps")
 
 
 def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Path, on_rows: OnRows) -> TrainingWindows:
@@ -401,12 +358,18 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
         like = getattr(sample, name)
         if like is not None:
             kind = np.dtype(np.int32) if name == "gaps" else like.dtype
-            shapes[name] = (len(places), longest)[: like.ndim] + like.shape[2:], kind
+            shapes[name] = (len(places), longest, *like.shape[2:]), kind
     check_windows_disk(sum(int(np.prod(shape)) * kind.itemsize for shape, kind in shapes.values()), work)
     folder = work / WINDOWS
     if not folder.exists():
         with write_folder_atomically(folder) as draft:
-            _write(layout, places, shapes, draft, on_rows)
+            new = {
+                name: np.lib.format.open_memmap(draft / f"{name}.npy", "w+", kind, shape)
+                for name, (shape, kind) in shapes.items()
+            }
+            _fill(layout, places, new, on_rows)
+            for array in new.values():
+                array.flush()
     arrays: dict[str, Any] = dict.fromkeys(LEARNED)
     arrays |= {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
     if any(arrays[name].shape != shape for name, (shape, _) in shapes.items()):
@@ -414,7 +377,8 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     is_new = np.append(True, places[1:, 0] != places[:-1, 0])
     names = layout.survey.names.take(pa.array(places[is_new, 0])).to_pylist()
     return TrainingWindows(
-        **{**arrays, "lengths": np.array(arrays["lengths"])},
+        **arrays,
+        lengths=np.minimum(layout.plan.counts[places[:, 0]], layout.plan.window),
         groups=np.cumsum(is_new) - 1,
         sequence_names=tuple(map(str, names)),
         clocks=layout.clocks,
@@ -422,29 +386,17 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     )
 
 
-def _write(layout: Layout, places: np.ndarray, shapes: dict[str, Any], folder: Path, on_rows: OnRows) -> None:
-    arrays = {
-        name: np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, shape)
-        for name, (shape, kind) in shapes.items()
-    }
-    for chunk, _, rows in _chunks_with(layout, places, on_rows):
-        read = leave_out(read_chunk(layout, chunk)[0], layout.rare)
+PADDING = {"features": 0, "gaps": 1, "clock": 0}  # -1 elsewhere
+
+
+def _fill(layout: Layout, places: np.ndarray, arrays: dict[str, np.ndarray], on_rows: OnRows) -> None:
+    """Put the windows at these places into arrays, in their order."""
+    for chunk, windows, indices in _chunks_with(layout, places, on_rows):
+        read = leave_out(to_steps(layout, read_rows(layout, chunk)).take(windows), layout.rare)
         for name, array in arrays.items():
-            _put(array, rows, getattr(read, name), name)
-    for array in arrays.values():
-        array.flush()
-
-
-def _put(array: np.ndarray, rows: np.ndarray, values: np.ndarray, name: str) -> None:
-    """Put the windows of a chunk in their rows; windows of a chunk may all be shorter than the longest of the table."""
-    wanted = rows >= 0
-    if array.ndim == 1:
-        array[rows[wanted]] = values[wanted]
-        return
-    n_steps = values.shape[1]
-    array[rows[wanted], :n_steps] = values[wanted]
-    if n_steps < array.shape[1]:
-        array[rows[wanted], n_steps:] = {"features": 0, "gaps": 1, "clock": 0}.get(name, -1)
+            values = getattr(read, name)
+            array[indices, : values.shape[1]] = values
+            array[indices, values.shape[1] :] = PADDING.get(name, -1)
 
 
 # Chunks of rows, read as a table in memory is, with what is known of the whole table.
@@ -453,15 +405,14 @@ def _put(array: np.ndarray, rows: np.ndarray, values: np.ndarray, name: str) -> 
 def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
     """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
     rows = read_rows(layout, chunk)
-    numbers = np.arange(chunk.first_row, chunk.last_row)
-    if ROW in rows.table.column_names:  # a copy, or sorted
-        numbers = rows.table[ROW].to_numpy()
-    return to_steps(layout, rows).take(layout.plan.windows(chunk)), numbers
+    return to_steps(layout, rows).take(layout.plan.windows(chunk)), rows.table[ROW].to_numpy()
 
 
 def read_rows(layout: Layout, chunk: Chunk) -> TableRows:
-    """Read a chunk, and find the steps of its rows, which are sorted."""
+    """Read a chunk with the number of each row in the user's table, and find the steps of its sorted rows."""
     table, survey = plain_table(layout.stream.read(chunk.first_row, chunk.last_row)), layout.survey
+    if ROW not in table.column_names:  # neither a copy nor sorted
+        table = table.append_column(ROW, pa.array(np.arange(chunk.first_row, chunk.last_row)))
     totals = survey.counts[chunk.first_sequence : chunk.last_sequence]
     begins = np.maximum(survey.first_rows[chunk.first_sequence : chunk.last_sequence] - chunk.first_row, 0)
     names = survey.names.slice(chunk.first_sequence, len(totals)).to_pylist()
@@ -478,15 +429,10 @@ def _sorted_rows(
     ids: list[Any],
     offset: np.ndarray | int,
     totals: np.ndarray,
-    more_steps: np.ndarray | tuple[()] = (),
 ) -> TableRows:
     """Sorted rows by step, without their times.
 
-    Parameters
-    ----------
-    begins, ids : the first row and the name of every sequence
-    offset, totals : as of `Steps`
-    more_steps : rows that begin a step whatever their times are
+    `begins` and `ids` are the first row and the name of every sequence, `offset` and `totals` as of `Steps`.
     """
     columns, survey = layout.columns, layout.survey
     new_step, times = np.ones(len(table), dtype=bool), np.arange(len(table))
@@ -494,7 +440,6 @@ def _sorted_rows(
         times = time_numbers(columns.time, table[columns.time])
         new_step[1:] = times[1:] != times[:-1]
     new_step[begins] = True
-    new_step[list(more_steps)] = True
     rows = np.flatnonzero(new_step)
     step_times = times[rows].view("datetime64[us]") if survey.earliest is not None else times[rows]
     annotator = np.zeros(len(table), dtype=np.int64)
@@ -550,11 +495,11 @@ def _labels(layout: Layout, rows: TableRows) -> np.ndarray:
     return read_table_labels(rows.table, layout.columns.label, layout.survey.classes).of_steps(rows)
 
 
-def _moments(layout: Layout, table: pa.Table) -> Moments | None:
+def _moments(layout: Layout, table: pa.Table) -> Moments:
     """The times of all rows, of which each distinct one is read once, with texts as in the whole table."""
     name, survey = layout.columns.time, layout.survey
     if name is None:
-        return None
+        return Moments(pa.nulls(0), None, False, whole(table[ROW]).cast(pa.string()))
     encoded = whole(table[name]).dictionary_encode()
     moments, texts = read_moments(name, encoded.dictionary), None
     if pa.types.is_timestamp(encoded.dictionary.type):

@@ -748,9 +748,8 @@ class ChunkPlan:
         windows = cut_windows(self.counts[chunk.first_sequence : chunk.last_sequence], self.window)
         if not chunk.last_window:
             return windows
-        some = slice(chunk.first_window, chunk.last_window)
-        starts, lengths = windows.starts[some] - chunk.first_step, windows.lengths[some]
-        return Windows(starts, lengths, windows.warm_up[some], windows.groups[some], self.window)
+        some = select_windows(windows, slice(chunk.first_window, chunk.last_window))
+        return replace(some, starts=some.starts - chunk.first_step)
 
     def numbers(self, chunk: Chunk) -> np.ndarray:
         """The number of every window of a chunk within its sequence."""
@@ -758,6 +757,12 @@ class ChunkPlan:
             return np.arange(chunk.first_window, chunk.last_window)
         each = self.n_windows[chunk.first_sequence : chunk.last_sequence]
         return np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+
+
+def select_windows(windows: Windows, which: slice | np.ndarray) -> Windows:
+    """Some of the windows."""
+    names = ("starts", "lengths", "warm_up", "groups")
+    return replace(windows, **{name: getattr(windows, name)[which] for name in names})
 
 
 def plan_chunks(survey: Survey, window: int | None) -> ChunkPlan:

@@ -181,6 +181,16 @@ def test_bad_rows_are_left_out_in_parts_as_in_memory(tmp_path, monkeypatch):
         lt.audit(path, window=WINDOW, out=tmp_path / "no", device="cpu", drop_bad_rows=True)
 
 
+def test_steps_without_a_time_column_bear_the_numbers_of_their_rows(tmp_path, monkeypatch):
+    table = messy().drop_columns(["time", "annotator"])
+    table = table.append_column("second", table["label"])
+    path, columns = write(tmp_path, "parquet", table), {"sequence": "person", "label": ["label", "second"]}
+    memory, parts = both(path, tmp_path, monkeypatch, **columns)
+    lines = parquet.read_table(parts.folder / "labels.parquet")
+    assert lines["time"].to_pylist() == list(map(str, lines["row"].to_pylist()))
+    assert_same_files(memory.folder, parts.folder)
+
+
 def test_decisions_and_a_baseline_count_in_parts_as_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path, "parquet")
     memory, _ = both(path, tmp_path, monkeypatch)

@@ -94,15 +94,15 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
 
 def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_path, quick, seen, monkeypatch):
     path = write(tmp_path / "study.parquet")
-    whole, put, calls = audit(path, tmp_path / "whole"), sampling._put, []
+    whole, fill, calls = audit(path, tmp_path / "whole"), sampling._fill, []
 
     def stop(*arguments):
         calls.append(1)
-        if len(calls) == 9:
+        fill(*arguments)
+        if len(calls) == 2:  # the first call fills the windows in memory
             raise KeyboardInterrupt
-        put(*arguments)
 
-    monkeypatch.setattr(sampling, "_put", stop)
+    monkeypatch.setattr(sampling, "_fill", stop)
     with pytest.raises(KeyboardInterrupt):
         audit(path, tmp_path / "killed")
     work = tmp_path / ".killed-unfinished"
@@ -121,7 +121,7 @@ def test_windows_that_were_written_are_not_written_again(tmp_path, quick, seen, 
         with pytest.raises(KeyboardInterrupt):
             audit(path, tmp_path / "killed")
     first = as_arrays(seen[0].learned)
-    monkeypatch.setattr(sampling, "_write", None)
+    monkeypatch.setattr(sampling, "write_folder_atomically", None)
     audit(path, tmp_path / "killed", resume=True)
     for name, values in as_arrays(seen[1].learned).items():
         np.testing.assert_array_equal(first[name], values)
