@@ -35,12 +35,8 @@ TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others ar
 MAX_OF_ONE, BLOCKS = 0.4, 20  # by hand
 
 
-def patience(table: Learned) -> float:
+def patience(n_steps: int) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return _patience(table.n_all_steps)
-
-
-def _patience(n_steps: int) -> float:
     return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MAX_PATIENCE))
 
 
@@ -57,7 +53,7 @@ def most_windows(size: TableSize, pace: Pace = USUAL, train_on: float | None = N
     """How many windows of a table are learned from at most: the usual number, or those with so many labels."""
     if train_on is not None:
         return windows_wanted(train_on, size.windows, size.labels)
-    return max(2, int(TRAINING_STEPS * pace.training * _patience(size.steps)) // size.window)
+    return max(2, int(TRAINING_STEPS * pace.training * patience(size.steps)) // size.window)
 
 
 def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: float | None = None) -> np.ndarray:
@@ -81,7 +77,10 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
 def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.fit_labels.shape[1]
-    return min(round(EPOCHS * pace.epochs), max(MIN_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
+    return min(
+        round(EPOCHS * pace.epochs),
+        max(MIN_EPOCHS, int(UPDATES * pace.training * patience(table.n_all_steps)) // steps),
+    )
 
 
 def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
@@ -190,7 +189,7 @@ def infer(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         for stage, (title, (thin, steps, results)) in enumerate(stages.items()):
-            most = int(steps * options.pace.inference * patience(table))
+            most = int(steps * options.pace.inference * patience(table.n_all_steps))
             thinned = estimator._twin(training=thin(estimator.training_, options.seed, most))
             messages += _describe_sizes(title, thinned.training_, estimator.training_)
             for number, name in enumerate(results, 1):
@@ -345,7 +344,7 @@ def expected_seconds(table: AuditInput, windows: np.ndarray, epochs: int, pace: 
     steps, classes = len(windows) * table.index.shape[1], len(table.class_names)
     annotators = len(table.annotator_names or ()) or 1
     a_pass = PASS * annotators + PASS_OF_CLASSES * classes**2
-    limits = [int(most * pace.inference * patience(table)) for most in (INFERENCE_STEPS, TEST_STEPS)]
+    limits = [int(most * pace.inference * patience(table.n_all_steps)) for most in (INFERENCE_STEPS, TEST_STEPS)]
     bands, tests = (min(steps, most) for most in limits)
     newton = NEWTON * annotators * classes
     training = TRAINING + TRAINING_OF_FEATURE * table.features.shape[-1]

@@ -29,23 +29,23 @@ from labeltide.tables.tidy import (
     tidy_contents,
 )
 from labeltide.tables.times import find_gaps
-from labeltide.tables.windows import ClockInfo, Windows, cut_windows, read_clocks, say_windows
+from labeltide.tables.windows import (
+    ClockInfo,
+    Windows,
+    choose_window,
+    count_windows,
+    cut_windows,
+    read_clocks,
+    say_windows,
+)
 from labeltide.tables.words import ANNOTATORS, means, quoted, unique_texts
 
 
 @dataclass(frozen=True)
 class AuditSteps:
-    """A table as steps, before windows are cut; `cut` makes the arrays of an audit.
+    """A table as steps, before windows are cut; attributes are those of `AuditInput`, with (all steps,) for (n, steps).
 
-    Attributes
-    ----------
-    labels : int8 array of shape (all steps, annotators)
-    clock : float64 array of shape (all steps,), or (all steps, clocks)
-    trusted : int8 array of shape (all steps,), or None
-    gaps : int64 array of shape (all steps,), or None where no step is missing
-    said : sentences about what was read
-    overview : type, missing values, levels and role of every column
-    decisions : how many labels reviewers settled, used and left out; None without decisions
+    `said` are sentences about what was read.
     """
 
     rows: TableRows
@@ -112,44 +112,34 @@ class AuditSteps:
         )
 
 
+FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
+MIN_WINDOW = 8
+
+
+def audit_window(counts: np.ndarray) -> int:
+    """The window of an audit that names none, of sequences with these numbers of steps."""
+    usual = choose_window(counts)
+    if count_windows(counts, usual).sum() >= FEW_WINDOWS:
+        return usual
+    lengths = cut_windows(counts, usual).lengths
+    shorter = max(MIN_WINDOW, int(lengths.sum()) // FEW_WINDOWS)
+    return shorter if shorter < lengths.max() else usual
+
+
 def read_audit_table(
     table: Any,
     *,
-    sequence: Names = None,
-    time: str | None = None,
-    label: Names = None,
-    features: Names = None,
-    annotator: str | None = None,
-    clock: Names = None,
-    trusted: str | None = None,
     window: int | None = None,
     drop_bad_rows: bool = False,
     timezone: str | None = None,
     missing: Labels = None,
+    **columns: Any,
 ) -> AuditInput:
     """Read a table with one row per step, or per step and annotator, in any order of rows.
 
-    Parameters
-    ----------
-    table : data frame or path
-        Anything narwhals takes; or a .parquet, .csv, .tsv (also .gz), .arrow, .feather or .ipc file.
-    sequence, time, label, features, annotator : columns
-        Found by name and type where that is plain. Several label columns, in a list or with commas between, hold
-        one annotator each.
-    clock : column, "hour_of_day", "day_of_week", "days" or "position"
-        The position in the sequence when left out. Several, in a list or with commas between, add up.
-    trusted : column
-        Labels known to be right, empty elsewhere.
-    window : int
-        Longer sequences are cut; chosen from the data when left out.
-    drop_bad_rows : bool
-        Leave out rows without a time or a sequence and exact repeats of an earlier row. Row numbers stay those of the
-        table as it was given.
-    timezone : str
-        Name of a time zone, to whose wall clock times are converted; hours stay as written when left out.
+    Options and `columns` (sequence, time, label, features, annotator, clock, trusted) are those of `labeltide.audit`.
     """
-    request = Request(sequence, time, label, features, annotator, clock, trusted)
-    return read_audit_steps(table, request, Reading(drop_bad_rows, timezone, missing)).cut(window)
+    return read_audit_steps(table, Request(**columns), Reading(drop_bad_rows, timezone, missing)).cut(window)
 
 
 def read_audit_steps(table: Any, request: Request, reading: Reading = Reading()) -> AuditSteps:  # noqa: B008  (frozen)

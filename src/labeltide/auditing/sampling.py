@@ -66,14 +66,7 @@ OnRows = Callable[[int], None]
 
 
 class LargeTable(NamedTuple):
-    """What was read of a large table.
-
-    Attributes
-    ----------
-    sample : the windows to learn from with every decision; of more than usual, as many as usual
-    n_windows : of the whole table
-    learned : all windows to learn from, on disk; None where the sample is all
-    """
+    """What was read of a large table: the windows to learn from are `learned`, on disk, or the sample where None."""
 
     layout: Layout
     sample: AuditInput
@@ -102,9 +95,9 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.7, 0.8)))
     said = [*roles.messages, *prepared.row_messages, *tidied_said, *say_blank(counts, roles), *sample.said]
     said += [prepared.decisions["sentence"]] if prepared.decisions else []
-    said.append(say_windows(n_windows, layout.plan.window, layout.plan.counts))
+    said.append(say_windows(n_windows, layout.window, layout.survey.counts))
     said += say_rare(layout.survey.class_names, layout.survey.class_counts, layout.rare)
-    said += [*sorted_said, f"The table is read in {count(len(layout.plan.chunks), 'part')}."]
+    said += [*sorted_said, f"The table is read in {count(len(layout.chunks), 'part')}."]
     overview = overview_of(counts, tidy, files.schema.names, roles, features)
     sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
     on_rows = _shown(stages, n_rows, (0.8, 1.0))
@@ -170,13 +163,13 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> tupl
         of_class = {code: np.zeros(0, PLACE) for code in few.tolist()}
     keys = [name for name in (layout.columns.time, layout.columns.annotator) if name]
     labelled = replace(layout, stream=layout.stream.with_columns([*keys, *layout.columns.label]))
-    for chunk in layout.plan.chunks:
-        windows, rows = layout.plan.windows(chunk), read_rows(labelled, chunk)
+    for chunk in layout.chunks:
+        (windows, numbers), rows = layout.windows(chunk), read_rows(labelled, chunk)
         labels = codes[_labels(layout, rows)][windows.filled_index()]
         labels = np.where(windows.belongs[..., None], labels, np.int8(-1))
         places = np.empty(len(labels), dtype=PLACE)
         places["sequence"] = chunk.first_sequence + windows.groups
-        places["number"] = layout.plan.numbers(chunk)
+        places["number"] = numbers
         places["rank"] = mix(names[places["sequence"]], places["number"])
         places["is_labelled"] = (labels >= 0).any((1, 2))
         wanted = places if total <= most else places[places["is_labelled"]]
@@ -219,13 +212,13 @@ def hash_names(names: pa.Array, seed: int) -> np.ndarray:
 
 def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
     """The chunks that hold some of the windows, these windows, and the index of each among `places`."""
-    n_windows = layout.plan.n_windows
+    n_windows = layout.n_windows
     first = np.cumsum(n_windows) - n_windows
     index = np.full(int(n_windows.sum()), -1, dtype=np.int64)
     index[first[places[:, 0]] + places[:, 1]] = np.arange(len(places))
-    for chunk in layout.plan.chunks:
-        windows = layout.plan.windows(chunk)
-        indices = index[first[chunk.first_sequence + windows.groups] + layout.plan.numbers(chunk)]
+    for chunk in layout.chunks:
+        windows, numbers = layout.windows(chunk)
+        indices = index[first[chunk.first_sequence + windows.groups] + numbers]
         wanted = np.flatnonzero(indices >= 0)
         if len(wanted):
             yield chunk, select_windows(windows, wanted), indices[wanted]
@@ -252,11 +245,11 @@ def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[Tab
         begins=np.cumsum(sizes) - sizes,
         ids=layout.survey.names.take(pa.array(sequences)).to_pylist(),
         offset=offset,
-        totals=layout.plan.counts[sequences],
+        totals=layout.survey.counts[sequences],
     )
     lengths = rows.steps.counts
     starts = np.cumsum(lengths) - lengths
-    return rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.plan.window)
+    return rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
 
 
 def read_sample(
@@ -352,7 +345,7 @@ LEARNED = ("features", "fit_labels", "clock", "fit_trusted", "gaps")
 
 def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Path, on_rows: OnRows) -> TrainingWindows:
     """Write the windows at these places, unless an interrupted audit has, and map them into memory."""
-    longest = min(layout.plan.window, int(layout.plan.counts[places[:, 0]].max()))
+    longest = min(layout.window, int(layout.survey.counts[places[:, 0]].max()))
     shapes: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for name in LEARNED:
         like = getattr(sample, name)
@@ -378,7 +371,7 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     names = layout.survey.names.take(pa.array(places[is_new, 0])).to_pylist()
     return TrainingWindows(
         **arrays,
-        lengths=np.minimum(layout.plan.counts[places[:, 0]], layout.plan.window),
+        lengths=np.minimum(layout.survey.counts[places[:, 0]], layout.window),
         groups=np.cumsum(is_new) - 1,
         sequence_names=tuple(map(str, names)),
         clocks=layout.clocks,
@@ -405,7 +398,7 @@ def _fill(layout: Layout, places: np.ndarray, arrays: dict[str, np.ndarray], on_
 def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
     """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
     rows = read_rows(layout, chunk)
-    return to_steps(layout, rows).take(layout.plan.windows(chunk)), rows.table[ROW].to_numpy()
+    return to_steps(layout, rows).take(layout.windows(chunk)[0]), rows.table[ROW].to_numpy()
 
 
 def read_rows(layout: Layout, chunk: Chunk) -> TableRows:
@@ -457,25 +450,12 @@ def _sorted_rows(
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """The table with columns of odd types as texts or numbers."""
-    odd = [field.name for field in table.schema if not any(is_kind(field.type) for is_kind in SIMPLE)]
-    simple = load_table(open_table(table.select(odd))) if odd else table
-    for name in odd:
+    """The table with columns of odd types as texts or numbers; those that are dictionary-encoded stay so."""
+    names = [field.name for field in table.schema if not pa.types.is_dictionary(field.type)]
+    simple = load_table(open_table(table.select(names))) if names else table
+    for name in names:
         table = table.set_column(table.column_names.index(name), name, simple[name])
     return table
-
-
-SIMPLE = (
-    pa.types.is_dictionary,
-    pa.types.is_integer,
-    pa.types.is_float32,
-    pa.types.is_float64,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_boolean,
-    pa.types.is_temporal,
-    pa.types.is_null,
-)
 
 
 def to_steps(layout: Layout, rows: TableRows) -> AuditSteps:
