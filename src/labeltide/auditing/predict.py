@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,12 +102,9 @@ def predict_to_file(
             f"Predictions for {source.n_rows:,} rows are written to a file that ends in .parquet. Got {str(out)!r}."
         )
     request = _columns(audit, source.schema.names, sequence, time)
-    work = out.absolute().with_name(f".{out.name}-unfinished")
-    work.mkdir(parents=True, exist_ok=True)
-    try:
-        layout = _lay_out(predictor, source, request, Reading(timezone=timezone), work)
-        draft = work / "draft.parquet"
-        writer, done = None, 0
+    writer, done = None, 0
+    with draft_of(out) as draft:
+        layout = _lay_out(predictor, source, request, Reading(timezone=timezone), draft.parent)
         for lines in work_ahead(lambda chunk: _predict_lines(predictor, *layout.read(chunk)), layout.chunks):
             writer = writer or table_writer(draft, lines.schema)
             writer.write_table(lines)
@@ -117,9 +112,6 @@ def predict_to_file(
             on_rows(done, layout.n_rows)
         assert writer is not None
         writer.close()
-        os.rename(draft, out)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return done
 
 

@@ -53,7 +53,7 @@ from labeltide.auditing.results import (
     write_findings,
 )
 from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
-from labeltide.auditing.sampling import read_large_table, sizes
+from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
@@ -342,7 +342,8 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     with stages.stage("read"):
         stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.n_train), options.checkpoint))
         layout, sample, n_windows, mapped = read_large_table(table, files, options, stages)
-        about = {**describe_table(table, sample, []), **sizes(layout), "rows": files.n_rows}
+        sizes = {"rows": files.n_rows, "sequences": len(layout.survey.names), "labels": layout.n_labels}
+        about = {**describe_table(table, sample, []), **sizes}
         stages.say(reading_text(about))
         check_memory(sample)
         shifts = find_table_shifts(sample)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,11 +126,6 @@ def _check_training(layout: Layout, options: AuditOptions) -> None:
     )
 
 
-def sizes(layout: Layout) -> dict[str, int]:
-    """The numbers of the whole table, not of the windows that were drawn."""
-    return {"rows": layout.survey.n_rows, "sequences": len(layout.survey.names), "labels": layout.n_labels}
-
-
 def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
     return lambda done: stages.rows(min(done, total), total, part)
 
@@ -148,15 +143,16 @@ PLACE = np.dtype([("rank", np.uint64), ("sequence", np.int64), ("number", np.int
 def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> tuple[np.ndarray, np.ndarray | None]:
     """Draw windows with labels, or all where so many are wanted, and some with every class.
 
-    Returns
-    -------
-    sequence and number of the windows that are held in memory, as many as an audit usually learns from, and of all to
-    learn from, None where these are the same: int64 of shape (windows, 2), in the order of the names of sequences
+    Gives sequence and number of the windows held in memory, as many as an audit usually learns from, and of all to
+    learn from, None where these are the same: int64 of shape (windows, 2), in the order of the names of sequences.
     """
     total = layout.size.windows
     most = fitting.most_windows(layout.size, options.pace, options.n_train)
     most_held = min(most, fitting.most_windows(layout.size, options.pace))
-    names, codes, chosen = hash_names(layout.survey.names, options.seed), kept_codes(layout.rare), np.zeros(0, PLACE)
+    key, texts = options.seed.to_bytes(8, "little"), layout.survey.names.to_pylist()
+    digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in texts]
+    names = np.frombuffer(b"".join(digests), dtype=np.uint64)
+    codes, chosen = kept_codes(layout.rare), np.zeros(0, PLACE)
     of_class: dict[int, np.ndarray] = {}
     if total > most_held:
         few = np.flatnonzero(layout.survey.class_counts[~layout.rare] < RARE)
@@ -201,13 +197,6 @@ def _in_order(layout: Layout, places: np.ndarray) -> np.ndarray:
     turn[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     places = places[np.lexsort((places["number"], turn[places["sequence"]]))]
     return np.stack([places["sequence"], places["number"]], axis=1)
-
-
-def hash_names(names: pa.Array, seed: int) -> np.ndarray:
-    """A number from the seed and the name of each sequence: uint64 of shape (sequences,)."""
-    key = seed.to_bytes(8, "little")
-    digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in names.to_pylist()]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
 def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
@@ -258,10 +247,6 @@ def read_sample(
     """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
 
     `counts` are those of the columns of the whole table.
-
-    Returns
-    -------
-    the layout with these, the windows in order with sentences about what was read, and the features
     """
     rows, windows = _take_rows(layout, places, on_rows)
     layout, features, said = _fit(layout, rows, windows, counts)
@@ -382,7 +367,7 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
 PADDING = {"features": 0, "gaps": 1, "clock": 0}  # -1 elsewhere
 
 
-def _fill(layout: Layout, places: np.ndarray, arrays: dict[str, np.ndarray], on_rows: OnRows) -> None:
+def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], on_rows: OnRows) -> None:
     """Put the windows at these places into arrays, in their order."""
     for chunk, windows, indices in _chunks_with(layout, places, on_rows):
         read = leave_out(to_steps(layout, read_rows(layout, chunk)).take(windows), layout.rare)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import (
     MAX_ANNOTATORS,
     UNNAMED,
-    TableLabels,
     describe_trusted,
     find_rows,
     keep_rows,
@@ -92,7 +90,7 @@ def open_layout(
     prepared: Prepared, window: int | None, work: Path, on_rows: OnRows, tidy: Tidying
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
-    roles, files = prepared.roles, _with_numbers(prepared.files, prepared.roles)
+    roles, files = prepared.roles, prepared.files
     columns = used_columns(files, roles)
     kind = None if roles.time is None else _kind(files, roles.time)
     if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -122,24 +120,15 @@ def open_layout(
 
 
 class Prepared(NamedTuple):
-    """A large table whose rows were prepared in a copy on disk, where options or written dates ask for it.
-
-    Attributes
-    ----------
-    files, roles : of the copy
-    shown : the roles of columns of the table as it was given
-    row_messages, time_messages : sentences on rows left out and on times; None where the windows to learn from tell
-    decisions : how many labels reviewers settled, used and left out; None without decisions
-    kept : the rows that were not left out; None where all were kept
-    """
+    """A large table whose rows were prepared in a copy on disk, where options or written dates ask for it."""
 
     files: FileSet
     roles: RoleColumns
-    shown: RoleColumns
-    row_messages: tuple[str, ...] = ()
-    time_messages: tuple[str, ...] | None = None
-    decisions: dict[str, Any] | None = None
-    kept: np.ndarray | None = None
+    shown: RoleColumns  # of the table as it was given
+    row_messages: tuple[str, ...] = ()  # on rows left out
+    time_messages: tuple[str, ...] | None = None  # on times; None where the windows to learn from tell
+    decisions: dict[str, Any] | None = None  # how many settled labels were used and left out
+    kept: np.ndarray | None = None  # the rows that were not left out; None where all were kept
 
 
 SETTLED = "labeltide settled label"  # added: labels that reviewers settled, which are trusted
@@ -160,7 +149,10 @@ def prepare_rows(
     Sequences, times, annotators and labels of all rows are held in memory meanwhile. `decided` holds the labels that
     reviewers settled, and the table as it was given.
     """
-    files = _with_numbers(files, roles)
+    if files.kind == "csv":  # whole numbers of features as numbers: later rows may hold fractions
+        whole_numbers = {name for name in roles.features if _kind(files, name) == pa.int64()}
+        kinds = [(each.name, pa.float64() if each.name in whole_numbers else each.type) for each in files.schema]
+        files = replace(files, schema=pa.schema(kinds))
     is_written = roles.time is not None and is_text(_kind(files, roles.time))
     is_written &= roles.time not in (*tidy.as_numbers, *tidy.in_text)
     if not is_written and how == Reading(missing=how.missing, classes=how.classes) and decided is None:
@@ -180,8 +172,10 @@ def prepare_rows(
         trusted, found = trust_decided(rows, labels.names, trusted, decided[0], table)
         new_roles = replace(roles, trusted=roles.trusted or SETTLED)
         settled = trusted[rows.steps.step_of_row]
-        values = _class_values(loaded, roles.label, labels)
-        replaced[roles.trusted or SETTLED] = values.take(pa.array(settled, mask=settled < 0))
+        cells = [np.argwhere(labels.codes == code)[0] for code in range(len(labels.classes))]  # one of each class
+        values = [loaded[roles.label[column]][int(row)].as_py() for row, column in cells]
+        of_class = pa.array(values, loaded[roles.label[0]].type)
+        replaced[roles.trusted or SETTLED] = of_class.take(pa.array(settled, mask=settled < 0))
     kept_rows = None if index is None else np.flatnonzero(index >= 0)
     path = work / "table.parquet"
     if not path.exists():
@@ -207,7 +201,7 @@ def _read_keys(files: FileSet, roles: RoleColumns, with_digest: bool) -> pa.Tabl
 
 
 def digest_of_rows(table: pa.Table) -> np.ndarray:
-    """One number for the values of each row, the same for equal rows: uint64 of shape (rows,)."""
+    """One number for the values of each row, the same for equal rows in this process: uint64 of shape (rows,)."""
     joined = np.zeros(len(table), dtype=np.uint64)
     for name in table.column_names:
         if is_number_of_row(name):
@@ -218,10 +212,7 @@ def digest_of_rows(table: pa.Table) -> np.ndarray:
             numbers = values.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
             bits = numbers.view(np.uint64)
         else:
-            texts = [str(value).encode() for value in values.to_pylist()]
-            bits = np.array(
-                [int.from_bytes(blake2b(text, digest_size=8).digest(), "little") for text in texts], np.uint64
-            )
+            bits = np.array([hash(str(value)) for value in values.to_pylist()], np.int64).view(np.uint64)
         joined = mix(joined ^ bits[coded.indices.to_numpy()], np.zeros(1, dtype=np.uint64))
     return joined
 
@@ -255,12 +246,6 @@ def _time_column(name: str, moments: Moments) -> pa.Array:
     return order.cast(pa.timestamp("us", written_offset(int(ahead[0]) // MINUTE)))
 
 
-def _class_values(table: pa.Table, columns: list[str], labels: TableLabels) -> pa.Array:
-    """A value of the label columns for each class."""
-    cells = [np.argwhere(labels.codes == code)[0] for code in range(len(labels.classes))]
-    return pa.array([table[columns[column]][int(row)].as_py() for row, column in cells], table[columns[0]].type)
-
-
 def _prepared_batches(
     files: FileSet, columns: list[str], kept: np.ndarray | None, replaced: dict[str, pa.Array]
 ) -> Iterator[pa.RecordBatch]:
@@ -270,29 +255,15 @@ def _prepared_batches(
         if kept is not None:
             first, last = np.searchsorted(kept, [batch[ROW][0].as_py(), batch[ROW][-1].as_py() + 1])
             batch = batch.take(pa.array(kept[first:last] - batch[ROW][0].as_py()))
-        part = pa.Table.from_batches([batch])
-        for name, values in replaced.items():
-            some = values.slice(done, len(batch))
-            is_new = name not in part.column_names
-            number = 0 if is_new else part.column_names.index(name)
-            part = part.append_column(name, some) if is_new else part.set_column(number, name, some)
+        values = dict(zip(batch.schema.names, batch.columns, strict=True))
+        values |= {name: column.slice(done, len(batch)) for name, column in replaced.items()}
         done += len(batch)
-        yield from part.combine_chunks().to_batches()
+        if len(batch):
+            yield pa.record_batch(list(values.values()), names=list(values))
 
 
 def _kind(files: FileSet, name: str) -> pa.DataType:
     return files.schema.field(name).type
-
-
-def _with_numbers(files: FileSet, roles: RoleColumns) -> FileSet:
-    """Whole numbers of features in CSV files as numbers: later rows may hold fractions."""
-    if files.kind != "csv":
-        return files
-    fields = [
-        pa.field(each.name, pa.float64() if each.name in roles.features and each.type == pa.int64() else each.type)
-        for each in files.schema
-    ]
-    return replace(files, schema=pa.schema(fields))
 
 
 MAX_LENGTHS = 10_000  # different times between two steps that are counted
@@ -322,42 +293,25 @@ class UnsortedError(ValueError):
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    names : one text for every sequence, in the order of the rows
-    first_rows, counts : int64 arrays of shape (sequences,), the first row and the number of steps
-    anchors, anchor_starts : the row of every `ANCHOR`-th step, and where those of each sequence begin
-    classes : the user's own values, sorted
-    class_counts : how many labels each has
-    annotators : the values of the column of annotators, sorted; None without one
-    earliest : the least time on the wall clock in microseconds; None where times are numbers
-    unit : of the texts of times: "s", "ms" or "us"
-    offsets_vary : whether the wall clock is not always as far ahead of UTC
-    usual, n_gaps : the usual time between two steps, in seconds or the unit of the column, and how many times more
-        lies between two; None where there are no times, or too many different ones to be counted
-    trusted : how many steps have a label known to be right
-    trusted_codes : the classes of these
-    """
+    """What the first pass found."""
 
     n_rows: int
-    names: pa.Array
-    first_rows: np.ndarray
-    counts: np.ndarray
-    anchors: np.ndarray
-    anchor_starts: np.ndarray
-    classes: tuple[Hashable, ...]
-    class_counts: np.ndarray
-    annotators: pa.Array | None
+    names: pa.Array  # one text for every sequence, in the order of the rows
+    first_rows: np.ndarray  # int64 (sequences,)
+    counts: np.ndarray  # int64 (sequences,), the number of steps
+    anchors: np.ndarray  # the row of every `ANCHOR`-th step
+    anchor_starts: np.ndarray  # (sequences,), where the anchors of each begin
+    classes: tuple[Hashable, ...]  # the user's own values, sorted
+    class_counts: np.ndarray  # how many labels each has
+    annotators: pa.Array | None  # the values of their column, sorted; None without one
     unnamed_hold_labels: bool
-    earliest: int | None
-    unit: str
-    offsets_vary: bool = False
-    usual: float | None = None
-    n_gaps: int | None = None
-    trusted: int = 0
-    trusted_codes: tuple[int, ...] = ()
+    earliest: int | None  # the least time on the wall clock in microseconds; None where times are numbers
+    unit: str  # of the texts of times: "s", "ms" or "us"
+    offsets_vary: bool  # whether the wall clock is not always as far ahead of UTC
+    usual: float | None  # time between two steps, in seconds or the unit of the column; None: no times, or too many
+    n_gaps: int | None  # how often more lies between two steps
+    trusted: int  # steps with a label known to be right
+    trusted_codes: tuple[int, ...]  # the classes of these
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -450,8 +404,10 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
             spent = (times - before)[new_step & ~starts].astype(np.float64)
         if state.between is not None:
             lengths, counts = np.unique(spent, return_counts=True)
-            state.between.update(dict(zip(lengths.tolist(), counts.tolist(), strict=True)))
-            state.between = state.between if len(state.between) <= MAX_LENGTHS else None
+            if len(lengths) <= MAX_LENGTHS:
+                state.between.update(dict(zip(lengths.tolist(), counts.tolist(), strict=True)))
+            if max(len(lengths), len(state.between)) > MAX_LENGTHS:
+                state.between = None
         state.time = times[-1]
     if columns.trusted is not None:
         codes, distinct = read_recorded(table[columns.trusted])
@@ -718,13 +674,7 @@ def _parts(survey: Survey, window: int, sequence: int, n_rows: int) -> list[Chun
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a large table are read.
-
-    Attributes
-    ----------
-    encoders, clocks, usual : found from the windows that were drawn; empty or None before
-    usual : the usual time between two steps, in seconds or the unit of the column
-    """
+    """How the rows of a large table are read; the last three are found from the windows that were drawn."""
 
     stream: RowStream
     prepared: Prepared
@@ -733,7 +683,7 @@ class Layout:
     chunks: tuple[Chunk, ...]
     encoders: tuple[Encoder, ...] = ()
     clocks: tuple[ClockInfo, ...] = ()
-    usual: float | None = None
+    usual: float | None = None  # time between two steps, in seconds or the unit of the column
 
     @property
     def columns(self) -> RoleColumns:

@@ -79,6 +79,24 @@ def test_windows_on_disk_are_those_in_memory(tmp_path, quick, seen, train_on):
         np.testing.assert_array_equal(getattr(on_disk, name)[rows], getattr(held, name))
 
 
+def test_short_windows_are_written_from_parts_that_hold_longer_ones(tmp_path, quick, seen):
+    table = study()
+    step = {}
+    for person, time in zip(table["person"].to_pylist(), table["time"].to_pylist(), strict=True):
+        step.setdefault(person, {}).setdefault(time, len(step.get(person, {})))
+    names, labels = [], []
+    for row in table.select(["person", "time", "label"]).to_pylist():
+        number = step[row["person"]][row["time"]]
+        is_short = number < 120  # twelve sequences of ten steps, then longer ones without labels
+        part = number // 10 if is_short else 20 + number // WINDOW
+        names.append(f"{row['person']} {part}")
+        labels.append(row["label"] if is_short else None)
+    for name, values in (("person", names), ("label", labels)):
+        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    audit(write(tmp_path / "study.parquet", table), tmp_path / "out", train_on=600)
+    assert seen[0].learned.features.shape[1] == 10
+
+
 def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
     audit(write(tmp_path / "study.parquet"), tmp_path / "one")
     people = sorted(set(study()["person"].to_pylist()))
