@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
+from auditing.lines import lines_of
 from auditing.tables import studies, texts
 from labeltide._files import to_json
 from labeltide.auditing import check_folder, new_results, read_audit_table
@@ -161,7 +162,7 @@ def test_any_study_can_be_written_and_read_again(tmp_path_factory, table, issue,
         audit = read_audit_table(table, sequence="s", time="t", label="y", features="v", annotator="who")
     except ValueError:
         return
-    lines = audit.lines()
+    lines = lines_of(audit)
     chosen = [issue.random() < 0.5 for _ in range(len(lines))]
     lines = lines.append_column("is_issue", pa.array(chosen, pa.bool_()))
     lines = lines.append_column("probability_right", pa.array([issue.random() for _ in chosen]))

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, feather, parquet
 
+from auditing.lines import lines_of, of_lines
 from auditing.tables import HOSTILE, studies, tables
 from labeltide.auditing import read_audit_table
 
@@ -40,13 +41,13 @@ def assert_whole(audit):
     assert (audit.labels[padding] == -1).all()
     # Every step belongs to one place, and what is put on places comes back on rows.
     assert (audit.index.reshape(-1)[audit.place] == np.arange(len(audit.place))).all()
-    assert (audit.rows_from_steps(audit.index) == audit.line_step).all()
+    assert (of_lines(audit, audit.index) == audit.line_step).all()
     counted = np.bincount(audit.index[~padding], minlength=len(audit.place))
     assert counted.min() >= 1
     # No label counts twice in training, and none is lost.
-    recorded = audit.rows_from_steps(audit.labels)
-    assert (audit.fit_labels >= 0).sum() == (recorded >= 0).sum() == audit.n_labels
-    lines = audit.lines()
+    lines = lines_of(audit)
+    n_recorded = len(lines) - lines["recorded"].null_count
+    assert (audit.fit_labels >= 0).sum() == n_recorded == audit.n_labels
     assert len(lines) == len(audit.line_row)
     assert (np.unique(audit.line_row) == np.arange(audit.n_rows)).all()
     assert lines["row"].to_pylist() == sorted(lines["row"].to_pylist())
@@ -90,11 +91,11 @@ def test_a_study_comes_back_row_by_row(table, window, annotator, features, clock
         assert any(part in said for part in excuses), said
         return
     assert_whole(audit)
-    assert audit.lines()["recorded"].to_pylist() == table["y"].to_pylist()
-    assert audit.lines()["sequence"].to_pylist() == table["s"].to_pylist()
-    assert audit.lines()["time"].to_pylist() == [str(cell) for cell in table["t"].to_pylist()]
+    assert lines_of(audit)["recorded"].to_pylist() == table["y"].to_pylist()
+    assert lines_of(audit)["sequence"].to_pylist() == table["s"].to_pylist()
+    assert lines_of(audit)["time"].to_pylist() == [str(cell) for cell in table["t"].to_pylist()]
     if annotator:
-        assert audit.lines()["annotator"].to_pylist() == table["who"].to_pylist()
+        assert lines_of(audit)["annotator"].to_pylist() == table["who"].to_pylist()
     if "v" in audit.feature_names:
         signal = audit.signal(audit.feature_names.index("v"))[audit.line_step]
         np.testing.assert_allclose(signal, table["v"].to_numpy(), atol=1e-4)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
+from auditing.lines import lines_of, of_lines
 from auditing.test_fuzz import assert_whole
 from labeltide.auditing import UnanswerableError, read_audit_table, read_new_table, simulate_study
 from labeltide.auditing.findings import say_files
@@ -28,7 +29,7 @@ def test_rows_of_several_annotators_become_an_axis():
     assert audit.annotator_names == ("ann", "bob")
     assert audit.labels.tolist() == [[[0, 1], [0, -1]], [[-1, 1], [-1, -1]]]
     assert audit.lengths.tolist() == [2, 2]
-    assert audit.lines().to_pydict() == {
+    assert lines_of(audit).to_pydict() == {
         "row": [0, 1, 2, 3, 4],
         "sequence": ["p", "p", "p", "q", "q"],
         "time": ["1", "0", "0", "0", "1"],
@@ -36,18 +37,14 @@ def test_rows_of_several_annotators_become_an_axis():
         "clock": [1.0, 0.0, 0.0, 0.0, 1.0],
         "recorded": ["x", "y", "x", "y", None],
     }
-    values = np.arange(8.0).reshape(2, 2, 2)
-    np.testing.assert_array_equal(audit.rows_from_steps(values), [2, 1, 0, 5, np.nan])
-    assert audit.rows_from_steps(values[..., 0]).tolist() == [2, 0, 0, 4, 6]
-    assert audit.rows_from_steps(values, by_annotator=False).shape == (5, 2)
+    assert of_lines(audit, np.arange(0.0, 8.0, 2).reshape(2, 2)).tolist() == [2, 0, 0, 4, 6]
     assert audit.first_lines().tolist() == [1, 0, 3, 4]
-    assert [audit.steps_of(sequence) for sequence in (0, 1)] == [slice(0, 2), slice(2, 4)]
 
 
 def test_a_label_of_an_annotator_without_a_name_is_kept():
     audit = read_audit_table(pa.table({**LONG, "label": ["x", "y", "x", "y", "x"]}))
     assert audit.annotator_names == ("(not named)", "ann", "bob")
-    assert audit.lines()["recorded"].to_pylist() == ["x", "y", "x", "y", "x"]
+    assert lines_of(audit)["recorded"].to_pylist() == ["x", "y", "x", "y", "x"]
 
 
 def test_columns_of_several_annotators_become_an_axis():
@@ -56,7 +53,7 @@ def test_columns_of_several_annotators_become_an_axis():
     assert audit.annotator_names == ("a", "b")
     assert audit.class_names == ("1", "2")
     assert audit.labels.tolist() == [[[-1, 0], [0, 1]]]
-    lines = audit.lines()
+    lines = lines_of(audit)
     assert lines["row"].to_pylist() == [0, 0, 1, 1]
     assert lines["annotator"].to_pylist() == ["a", "b", "a", "b"]
     assert lines["recorded"].to_pylist() == ["1", "2", None, "1"]
@@ -138,13 +135,6 @@ def test_times_that_repeat_without_a_sequence_ask_for_one():
         read_audit_table(pa.table(rows))
 
 
-def test_values_of_another_shape_are_refused():
-    audit = read_audit_table(pa.table(LONG))
-    for shape in ((2,), (2, 3), (2, 2, 5)):
-        with pytest.raises(ValueError, match="values must have"):
-            audit.rows_from_steps(np.zeros(shape), by_annotator=len(shape) == 3)
-
-
 @pytest.fixture(scope="module")
 def study():
     return simulate_study(people=2, days=2)
@@ -160,7 +150,7 @@ def test_every_library_and_file_gives_the_same_audit(study, tmp_path):
         audit = read_audit_table(
             pa.Table.from_batches([kind]) if isinstance(kind, pa.RecordBatch) else kind, clock="hour_of_day"
         )
-        assert audit.lines().equals(expected.lines())
+        assert lines_of(audit).equals(lines_of(expected))
         np.testing.assert_allclose(audit.features, expected.features, atol=1e-5)
         assert audit.said == expected.said
 
@@ -168,10 +158,10 @@ def test_every_library_and_file_gives_the_same_audit(study, tmp_path):
 def test_the_order_of_rows_never_matters(study):
     order = np.random.default_rng(0).permutation(len(study))
     expected, audit = read_audit_table(study), read_audit_table(study.take(order))
-    assert audit.lines().drop_columns(["row"]).equals(expected.lines().drop_columns(["row"]).take(order))
+    assert lines_of(audit).drop_columns(["row"]).equals(lines_of(expected).drop_columns(["row"]).take(order))
     np.testing.assert_allclose(
-        audit.rows_from_steps(audit.features, by_annotator=False),
-        expected.rows_from_steps(expected.features, by_annotator=False)[order],
+        of_lines(audit, audit.features),
+        of_lines(expected, expected.features)[order],
         atol=1e-5,
     )
 
@@ -198,11 +188,11 @@ def test_the_same_table_without_labels_gives_the_same_features(study):
     assert_whole(new)
     np.testing.assert_array_equal(new.features, audit.features)
     assert (new.labels == -1).all()
-    assert new.lines()["recorded"].null_count == len(study)
+    assert lines_of(new)["recorded"].null_count == len(study)
     assert (
-        new.lines()
+        lines_of(new)
         .drop_columns(["recorded"])
-        .equals(audit.lines().drop_columns(["recorded", "clock"]).add_column(4, "clock", audit.lines()["clock"]))
+        .equals(lines_of(audit).drop_columns(["recorded", "clock"]).add_column(4, "clock", lines_of(audit)["clock"]))
     )
 
 
@@ -248,7 +238,7 @@ def test_real_recordings_are_read_by_their_names(name, options, classes, annotat
     assert audit.labels.shape[2] == annotators
     assert audit.features.shape[2] == features
     assert np.isfinite(audit.features).all()
-    assert (audit.rows_from_steps(audit.index) == audit.line_step).all()
+    assert (of_lines(audit, audit.index) == audit.line_step).all()
 
 
 def test_files_that_are_one_sequence_are_told_how_to_be_several():

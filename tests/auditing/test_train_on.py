@@ -8,7 +8,7 @@ import pytest
 import labeltide as lt
 from auditing.streaming.quick import WINDOW, QuickTide, study
 from labeltide.auditing import fitting, reading
-from labeltide.auditing.fitting import check_training_memory, training_bytes, windows_wanted
+from labeltide.auditing.fitting import TableSize, check_training_memory, most_windows, training_bytes
 from labeltide.auditing.options import read_train_on
 from labeltide.auditing.reading import read_audit_table
 from labeltide.cli import app
@@ -33,10 +33,11 @@ def test_the_command_line_refuses_what_is_no_number_of_labels(tmp_path, capsys):
 
 
 def test_windows_that_are_wanted_hold_about_so_many_labels():
-    assert windows_wanted(math.inf, 500, 10_000) == 500
-    assert windows_wanted(1000, 500, 10_000) == 50
-    assert windows_wanted(1, 500, 10_000) == 2
-    assert windows_wanted(1e9, 500, 10_000) == 500
+    size = TableSize(steps=50_000, windows=500, window=100, labels=10_000)
+    assert most_windows(size, train_on=math.inf) == 500
+    assert most_windows(size, train_on=1000) == 50
+    assert most_windows(size, train_on=1) == 2
+    assert most_windows(size, train_on=1e9) == 500
 
 
 def test_more_and_fewer_windows_than_usual_are_drawn_on_demand(monkeypatch):

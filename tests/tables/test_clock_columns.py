@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from auditing.lines import lines_of, of_lines
 from labeltide.auditing import read_audit_table
 from labeltide.tables.windows import ClockInfo
 
@@ -20,7 +21,7 @@ ROWS = {
 
 def clock_of(clock=None, **columns):
     audit = read_audit_table(pa.table({**ROWS, **columns}), clock=clock)
-    return audit.rows_from_steps(audit.clock), audit.clocks[0], audit.said
+    return of_lines(audit, audit.clock), audit.clocks[0], audit.said
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,8 @@ def test_several_clocks_are_read_as_each_is_alone(clock):
     assert audit.clocks == tuple(one.clocks[0] for one in alone)
     for found, one in zip(audit.each_clock, alone, strict=True):
         np.testing.assert_array_equal(found, one.clock)
-    assert audit.lines().column_names[4:7] == ["clock", "clock_2", "clock_3"]
-    assert audit.lines()["clock_2"].to_pylist()[:3] == [18, 18.5, 19]
+    assert lines_of(audit).column_names[4:7] == ["clock", "clock_2", "clock_3"]
+    assert lines_of(audit)["clock_2"].to_pylist()[:3] == [18, 18.5, 19]
     assert sum(sentence.startswith("One of the clocks, whose effects add up, is ") for sentence in audit.said) == 3
 
 

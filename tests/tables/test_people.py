@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from auditing.lines import lines_of
 from labeltide.auditing import read_audit_table
 from labeltide.tables.roles import Reading
 
@@ -103,7 +104,7 @@ def test_row_numbers_are_those_of_the_table_as_given(name):
     with (HERE / name).open(encoding="utf-8") as file:
         given = list(csv.DictReader(file))
     table = read(name, drop_bad_rows=True)
-    lines = table.lines().to_pylist()
+    lines = lines_of(table).to_pylist()
     assert len(table.ids) == len(table.times) == len(given)
     for line in lines:
         row = given[line["row"]]

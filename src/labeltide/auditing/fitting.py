@@ -35,12 +35,8 @@ TRAINING_STEPS = 60_000  # steps of windows that are learned from; all others ar
 MAX_OF_ONE, BLOCKS = 0.4, 20  # by hand
 
 
-def patience(table: Learned) -> float:
+def patience(n_steps: int) -> float:
     """The factor by which limits are larger than for a table of usual size: the root of the ratio of sizes."""
-    return _patience(table.n_all_steps)
-
-
-def _patience(n_steps: int) -> float:
     return float(np.clip(np.sqrt(n_steps / USUAL_STEPS), 1, MAX_PATIENCE))
 
 
@@ -56,8 +52,9 @@ class TableSize(NamedTuple):
 def most_windows(size: TableSize, pace: Pace = USUAL, train_on: float | None = None) -> int:
     """How many windows of a table are learned from at most: the usual number, or those with so many labels."""
     if train_on is not None:
-        return windows_wanted(train_on, size.windows, size.labels)
-    return max(2, int(TRAINING_STEPS * pace.training * _patience(size.steps)) // size.window)
+        wanted = min(train_on * size.windows / max(size.labels, 1), size.windows)
+        return min(size.windows, max(2, math.ceil(wanted)))
+    return max(2, int(TRAINING_STEPS * pace.training * patience(size.steps)) // size.window)
 
 
 def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: float | None = None) -> np.ndarray:
@@ -81,7 +78,10 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
 def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.fit_labels.shape[1]
-    return min(round(EPOCHS * pace.epochs), max(MIN_EPOCHS, int(UPDATES * pace.training * patience(table)) // steps))
+    return min(
+        round(EPOCHS * pace.epochs),
+        max(MIN_EPOCHS, int(UPDATES * pace.training * patience(table.n_all_steps)) // steps),
+    )
 
 
 def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
@@ -147,12 +147,7 @@ def cut_long_sequences(sequences: np.ndarray, labelled: np.ndarray) -> np.ndarra
     """Clusters for a fit: sequences, of which one with a large share of the labels is cut into consecutive windows.
 
     Networks that are to judge such a sequence would otherwise learn from too little
-    (docs/decisions/019-people-are-the-unit.md).
-
-    Parameters
-    ----------
-    sequences : int64 array of shape (windows,)
-    labelled : bool array of shape (windows,)
+    (docs/decisions/019-people-are-the-unit.md). Both arrays have the shape (windows,).
     """
     counts = np.bincount(sequences, labelled)
     long = np.flatnonzero(counts > MAX_OF_ONE * counts.sum())
@@ -190,7 +185,7 @@ def infer(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         for stage, (title, (thin, steps, results)) in enumerate(stages.items()):
-            most = int(steps * options.pace.inference * patience(table))
+            most = int(steps * options.pace.inference * patience(table.n_all_steps))
             thinned = estimator._twin(training=thin(estimator.training_, options.seed, most))
             messages += _describe_sizes(title, thinned.training_, estimator.training_)
             for number, name in enumerate(results, 1):
@@ -239,14 +234,6 @@ FIT_AT_LEAST = 600e6  # bytes of the libraries and of buffers
 MAPPED_CLASS, MAPPED_ANNOTATOR, MAPPED_STEP, MAPPED_AT_LEAST = 12, 6, 45, 1.1e9
 
 
-def needed_bytes(n_steps: int, n_classes: int, n_annotators: int) -> float:
-    """About how much memory an audit takes at its peak."""
-    points = next(points for classes, points in CHAIN_POINTS if n_classes <= classes)
-    bands = BAND_COPIES * BAND_REPLICATES * n_annotators * points * n_classes**2
-    labels = LABEL_COPIES * n_steps * n_classes
-    return AT_LEAST + 8.0 * (bands + labels)
-
-
 def training_bytes(n_steps: int, n_features: int | None, n_classes: int, n_annotators: int) -> float:
     """About how much memory a fit to so many steps of windows takes at its peak; features are None on disk."""
     if n_features is None:
@@ -272,7 +259,9 @@ def free_bytes() -> float:
 def check_memory(table: AuditInput) -> None:
     """Refuse an audit that would not fit."""
     classes, annotators = len(table.class_names), len(table.annotator_names or ()) or 1
-    needed, free = needed_bytes(table.index.size, classes, annotators), free_bytes()
+    points = next(points for most, points in CHAIN_POINTS if classes <= most)
+    bands = BAND_COPIES * BAND_REPLICATES * annotators * points * classes**2
+    needed, free = AT_LEAST + 8.0 * (bands + LABEL_COPIES * table.index.size * classes), free_bytes()
     if needed > free:
         raise UnanswerableError(
             f"An audit of {classes} classes and {annotators} annotators over {table.n_rows:,} rows needs about "
@@ -288,13 +277,6 @@ def written(train_on: float | None) -> int | str | None:
     return ALL if math.isinf(train_on) else int(train_on)
 
 
-def windows_wanted(train_on: float, n_windows: int, n_labels: int) -> int:
-    """How many windows hold about so many labels, two at least."""
-    if math.isinf(train_on):
-        return n_windows
-    return min(n_windows, max(2, math.ceil(train_on * n_windows / max(n_labels, 1))))
-
-
 def check_training_memory(
     wanted: tuple[int, int],
     labels: int,
@@ -303,28 +285,20 @@ def check_training_memory(
 ) -> None:
     """Refuse to learn from more than fits into memory.
 
-    Parameters
-    ----------
-    wanted : windows to learn from, and steps of each
-    labels : that they hold
-    sizes : numbers of features (None where windows are on disk), classes and annotators
+    `wanted` are windows and steps of each, `sizes` numbers of features (None: on disk), classes and annotators.
     """
     needed, least, there = training_bytes(wanted[0] * wanted[1], *sizes), training_bytes(0, *sizes), free()
     if needed > there:
         possible = labels * (there - least) / (needed - least)
-        hint = f" (--train-on {_rounded_down(possible)} would do)" if possible >= 1 else " (--train-on N)"
+        power = math.floor(math.log10(max(possible, 1)))
+        number = f"{math.floor(possible / 10**power)}e{power}"  # rounded down
+        hint = f" (--train-on {number} would do)" if possible >= 1 else " (--train-on N)"
         held = "their" if sizes[0] is None else "their windows and"
         raise UnanswerableError(
             f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as {held} posteriors are "
             f"held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take a larger "
             "machine. Every label of the table is judged in any case."
         )
-
-
-def _rounded_down(number: float) -> str:
-    """One digit and a power of ten, as in 4e6."""
-    power = math.floor(math.log10(number))
-    return f"{math.floor(number / 10**power)}e{power}"
 
 
 # Coefficients are rough and by hand (docs/decisions/018-size-of-an-audit.md). Only their proportions matter: `Stages`
@@ -345,7 +319,7 @@ def expected_seconds(table: AuditInput, windows: np.ndarray, epochs: int, pace: 
     steps, classes = len(windows) * table.index.shape[1], len(table.class_names)
     annotators = len(table.annotator_names or ()) or 1
     a_pass = PASS * annotators + PASS_OF_CLASSES * classes**2
-    limits = [int(most * pace.inference * patience(table)) for most in (INFERENCE_STEPS, TEST_STEPS)]
+    limits = [int(most * pace.inference * patience(table.n_all_steps)) for most in (INFERENCE_STEPS, TEST_STEPS)]
     bands, tests = (min(steps, most) for most in limits)
     newton = NEWTON * annotators * classes
     training = TRAINING + TRAINING_OF_FEATURE * table.features.shape[-1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +29,8 @@ from labeltide.tables.features import Encoder, encoder_from_json
 from labeltide.tables.files import FileSet
 from labeltide.tables.frames import like_table, write_safe_csv
 from labeltide.tables.intake import is_text, open_table
-from labeltide.tables.roles import Reading, Request, RoleColumns
-from labeltide.tables.tidy import NOTHING, Tidying, choose_tidying, name_files
+from labeltide.tables.roles import Reading, Request
+from labeltide.tables.tidy import TableCounts, choose_tidying, name_files
 from labeltide.tables.windows import ClockInfo
 from labeltide.tables.words import quoted
 
@@ -69,21 +67,8 @@ def predict_table(
     ['row', 'sequence', 'time', 'predicted', 'probability']
     """
     predictor, audit = _open(model, device)
-    source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
-    opened = open_table(open_all(source) if isinstance(source, FileSet) else source)
-    columns = _columns(audit, opened.names, sequence, time)
-    read = read_new_table(
-        opened,
-        encoders=predictor.encoders,
-        class_names=audit["table"]["classes"],
-        window=predictor.window,
-        sequence=columns.sequence,
-        time=columns.time,
-        timezone=timezone,
-    )
-    with torch_on_one_thread():
-        lines = predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
-    return like_table(as_texts(lines), table)
+    columns = {"sequence": sequence, "time": time, "timezone": timezone}
+    return like_table(as_texts(_predict_in_memory(predictor, audit, table, **columns)), table)
 
 
 def predict_to_file(
@@ -108,11 +93,43 @@ def predict_to_file(
     predictor, audit = _open(model, device)
     source = table if audit.get("recordings") else choose_source(table)
     if not isinstance(source, FileSet):
-        predictions = predict_table(model, source, sequence=sequence, time=time, timezone=timezone, device=device)
+        columns = {"sequence": sequence, "time": time, "timezone": timezone}
+        predictions = as_texts(_predict_in_memory(predictor, audit, source, **columns))
         write_predictions(predictions, out)
         return len(predictions)
-    columns = _columns(audit, source.schema.names, sequence, time)
-    return predict_files(predictor, source, out, columns, Reading(timezone=timezone), on_rows)
+    if not out.name.lower().endswith(".parquet"):
+        raise ValueError(
+            f"Predictions for {source.n_rows:,} rows are written to a file that ends in .parquet. Got {str(out)!r}."
+        )
+    request = _columns(audit, source.schema.names, sequence, time)
+    writer, done = None, 0
+    with draft_of(out) as draft:
+        layout = _lay_out(predictor, source, request, Reading(timezone=timezone), draft.parent)
+        for lines in work_ahead(lambda chunk: _predict_lines(predictor, *layout.read(chunk)), layout.chunks):
+            writer = writer or table_writer(draft, lines.schema)
+            writer.write_table(lines)
+            done += len(lines)
+            on_rows(done, layout.n_rows)
+        assert writer is not None
+        writer.close()
+    return done
+
+
+def _predict_in_memory(
+    predictor: Predictor,
+    audit: dict[str, Any],
+    table: Any,
+    sequence: str | None,
+    time: str | None,
+    timezone: str | None,
+) -> pa.Table:
+    source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
+    opened = open_table(open_all(source) if isinstance(source, FileSet) else source)
+    request = _columns(audit, opened.names, sequence, time)
+    known = {"encoders": predictor.encoders, "class_names": audit["table"]["classes"], "window": predictor.window}
+    read = read_new_table(opened, **known, sequence=request.sequence, time=request.time, timezone=timezone)
+    with torch_on_one_thread():
+        return _predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
 
 
 def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
@@ -186,66 +203,29 @@ class Predictor(NamedTuple):
         return torch.cat(list(work_ahead(predict, starts) if in_threads else map(predict, starts))).numpy()
 
 
-def predict_files(
-    predictor: Predictor,
-    files: FileSet,
-    out: Path,
-    columns: Request,
-    reading: Reading,
-    on_rows: Callable[[int, int], None],
-) -> int:
-    """Write the likeliest true label of every row to a new .parquet file, whole or not at all; give back the rows."""
-    if not out.name.lower().endswith(".parquet"):
-        raise ValueError(
-            f"Predictions for {files.n_rows:,} rows are written to a file that ends in .parquet. Got {str(out)!r}."
-        )
-    work = out.absolute().with_name(f".{out.name}-unfinished")
-    work.mkdir(parents=True, exist_ok=True)
-    try:
-        layout = _layout(predictor, files, columns, reading, work)
-        draft = work / "draft.parquet"
-        writer, done = None, 0
-        for lines in work_ahead(lambda chunk: predict_lines(predictor, *layout.read(chunk)), layout.chunks):
-            writer = writer or table_writer(draft, lines.schema)
-            writer.write_table(lines)
-            done += len(lines)
-            on_rows(done, layout.survey.n_rows)
-        assert writer is not None
-        writer.close()
-        os.rename(draft, out)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return done
-
-
-def _layout(predictor: Predictor, files: FileSet, columns: Request, reading: Reading, work: Path) -> Layout:
+def _lay_out(predictor: Predictor, files: FileSet, columns: Request, reading: Reading, work: Path) -> Layout:
+    """The chunks of a large table, read as the model knows them."""
     roles = find_roles(files, columns, labelled=False)
     files = name_files(files, roles)
-    features = [encoder.column for encoder in predictor.encoders]
-    absent = [name for name in features if name not in files.schema.names]
+    roles.features = [encoder.column for encoder in predictor.encoders]
+    absent = [name for name in roles.features if name not in files.schema.names]
     if absent:
         raise ValueError(
             f"The table must have the columns on which the model was trained. It has no {quoted(absent)}. It has: "
             f"{quoted(files.schema.names)}."
         )
-    roles.features = features
-    numbers = {encoder.column for encoder in predictor.encoders if not encoder.levels}
-    tidy = _find_commas(files, roles, numbers | ({roles.time} if roles.time else set()))
+    numbers = [encoder.column for encoder in predictor.encoders if not encoder.levels]
+    numbers += [roles.time] if roles.time else []
+    texts = {name for name in numbers if is_text(files.schema.field(name).type)}  # perhaps with decimal commas
+    counts = count_columns(files, roles, texts, lambda rows: None) if texts else TableCounts()
+    tidy, _ = choose_tidying(counts, roles)
     prepared = prepare_rows(files, roles, tidy, reading, work, lambda rows: None)
     layout, _ = open_layout(prepared, predictor.window, work, lambda rows: None, tidy)
     clocks = (ClockInfo("position in the sequence", "position"),)
     return replace(layout, encoders=predictor.encoders, clocks=clocks)
 
 
-def _find_commas(files: FileSet, roles: RoleColumns, numbers: set[str]) -> Tidying:
-    """Which columns of numbers have decimal commas; needs a pass over the files where some are texts."""
-    texts = {name for name in numbers if is_text(files.schema.field(name).type)}
-    if not texts:
-        return NOTHING
-    return choose_tidying(count_columns(files, roles, texts, lambda rows: None), roles)[0]
-
-
-def predict_lines(predictor: Predictor, table: AuditInput, numbers: np.ndarray, in_threads: bool = False) -> pa.Table:
+def _predict_lines(predictor: Predictor, table: AuditInput, numbers: np.ndarray, in_threads: bool = False) -> pa.Table:
     """The predictions for the rows of a chunk; `numbers` are those of its rows in the user's table."""
     mask = _validation.steps_mask(table.lengths, table.index.shape[1])
     with torch_on_one_thread():

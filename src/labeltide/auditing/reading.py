@@ -28,23 +28,23 @@ from labeltide.tables.tidy import (
     read_decimal_commas,
 )
 from labeltide.tables.times import find_gaps
-from labeltide.tables.windows import ClockInfo, Windows, cut_windows, read_clocks, say_windows
+from labeltide.tables.windows import (
+    ClockInfo,
+    Windows,
+    choose_window,
+    count_windows,
+    cut_windows,
+    read_clocks,
+    say_windows,
+)
 from labeltide.tables.words import ANNOTATORS, means, quoted, unique_texts
 
 
 @dataclass(frozen=True)
 class AuditSteps:
-    """A table as steps, before windows are cut; `cut` makes the arrays of an audit.
+    """A table as steps, before windows are cut; attributes are those of `AuditInput`, with (all steps,) for (n, steps).
 
-    Attributes
-    ----------
-    labels : int8 array of shape (all steps, annotators)
-    clock : float64 array of shape (all steps,), or (all steps, clocks)
-    trusted : int8 array of shape (all steps,), or None
-    gaps : int64 array of shape (all steps,), or None where no step is missing
-    said : sentences about what was read
-    overview : type, missing values, levels and role of every column
-    decisions : how many labels reviewers settled, used and left out; None without decisions
+    `said` are sentences about what was read.
     """
 
     rows: TableRows
@@ -111,44 +111,34 @@ class AuditSteps:
         )
 
 
+FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
+MIN_WINDOW = 8
+
+
+def audit_window(counts: np.ndarray) -> int:
+    """The window of an audit that names none, of sequences with these numbers of steps."""
+    usual = choose_window(counts)
+    if count_windows(counts, usual).sum() >= FEW_WINDOWS:
+        return usual
+    lengths = cut_windows(counts, usual).lengths
+    shorter = max(MIN_WINDOW, int(lengths.sum()) // FEW_WINDOWS)
+    return shorter if shorter < lengths.max() else usual
+
+
 def read_audit_table(
     table: Any,
     *,
-    sequence: Names = None,
-    time: str | None = None,
-    label: Names = None,
-    features: Names = None,
-    annotator: str | None = None,
-    clock: Names = None,
-    trusted: str | None = None,
     window: int | None = None,
     drop_bad_rows: bool = False,
     timezone: str | None = None,
     missing: Labels = None,
+    **columns: Any,
 ) -> AuditInput:
     """Read a table with one row per step, or per step and annotator, in any order of rows.
 
-    Parameters
-    ----------
-    table : data frame or path
-        Anything narwhals takes; or a .parquet, .csv, .tsv (also .gz), .arrow, .feather or .ipc file.
-    sequence, time, label, features, annotator : columns
-        Found by name and type where that is plain. Several label columns, in a list or with commas between, hold
-        one annotator each.
-    clock : column, "hour_of_day", "day_of_week", "days" or "position"
-        The position in the sequence when left out. Several, in a list or with commas between, add up.
-    trusted : column
-        Labels known to be right, empty elsewhere.
-    window : int
-        Longer sequences are cut; chosen from the data when left out.
-    drop_bad_rows : bool
-        Leave out rows without a time or a sequence and exact repeats of an earlier row. Row numbers stay those of the
-        table as it was given.
-    timezone : str
-        Name of a time zone, to whose wall clock times are converted; hours stay as written when left out.
+    Options and `columns` (sequence, time, label, features, annotator, clock, trusted) are those of `labeltide.audit`.
     """
-    request = Request(sequence, time, label, features, annotator, clock, trusted)
-    return read_audit_steps(table, request, Reading(drop_bad_rows, timezone, missing)).cut(window)
+    return read_audit_steps(table, Request(**columns), Reading(drop_bad_rows, timezone, missing)).cut(window)
 
 
 def read_audit_steps(table: Any, request: Request, reading: Reading = Reading()) -> AuditSteps:  # noqa: B008  (frozen)
@@ -219,11 +209,7 @@ def read_new_table(
 ) -> AuditInput:
     """Read another table as a trained model knows it: the same features, no labels, the position as clock.
 
-    Parameters
-    ----------
-    encoders, class_names, window : as in the `AuditInput` on which the model was trained
-    sequence, time, annotator : columns, found where that is plain
-    timezone : as of `read_audit_table`
+    `encoders`, `class_names` and `window` are those of the `AuditInput` on which the model was trained.
     """
     opened = open_table(table)
     loaded = load_table(opened)
@@ -269,54 +255,26 @@ class AuditInput(ShortRepr):
 
     A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of
     steps, as long as the network sees at once; windows overlap, but every step belongs to one of them. A *line* is one
-    place for a label: a row of the table or, where each annotator has a column, a row and an annotator.
-
-    Attributes
-    ----------
-    features : float32 array of shape (n, steps, features)
-    labels : int8 array of shape (n, steps, annotators)
-        As recorded, -1 where nothing was.
-    fit_labels : int8 array of shape (n, steps, annotators)
-        The same with -1 wherever the step belongs to another window, so that none counts twice in training.
-    lengths : int64 array of shape (n,)
-    clock : float64 array of shape (n, steps), or (n, steps, clocks) where there are several
-    trusted, fit_trusted : int8 arrays of shape (n, steps), or None
-    gaps : int64 array of shape (n, steps), or None where no step is missing
-        How many usual steps of time lie before each step.
-    groups : int64 array of shape (n,)
-        The sequence of each window, a place in `sequence_names`.
-    index : int64 array of shape (n, steps)
-        The step at each place, -1 on padding.
-    place : int64 array of shape (all steps,)
-        Where each step belongs: a place in an array of (n, steps) read as one row.
-    line_row, line_step, line_annotator : int64 arrays of shape (lines,)
-        Of each line, in the table's order; the annotator is -1 in rows that name none and hold no label.
-    ids, times : dictionary-encoded Arrow arrays of n_rows texts
-    encoders : how each feature came from its column
-    decisions : how many labels reviewers settled, used and left out; None without decisions
-    overview : type, missing values, levels and role of every column of the table
-    moved : int8 array of shape (n, steps, annotators), or None where no label was moved
-        The labels at the steps whose signals they belong to, where they are late or early.
-    shift : int64 array of shape (sequences, annotators), or None; how late labels were taken to be
-    all_steps : the steps of the whole table, where these windows were drawn from a larger one; else None
+    place for a label: a row of the table or, where each annotator has a column, a row and an annotator. With `fit_`, a
+    value is -1 wherever the step belongs to another window, so that none counts twice in training.
     """
 
-    features: np.ndarray
-    labels: np.ndarray
-    fit_labels: np.ndarray
-    lengths: np.ndarray
-    clock: np.ndarray
-    trusted: np.ndarray | None
+    features: np.ndarray  # float32 (n, steps, features)
+    labels: np.ndarray  # int8 (n, steps, annotators), as recorded, -1 where nothing was
+    fit_labels: np.ndarray  # int8 (n, steps, annotators)
+    lengths: np.ndarray  # int64 (n,)
+    clock: np.ndarray  # float64 (n, steps), or (n, steps, clocks) where there are several
+    trusted: np.ndarray | None  # int8 (n, steps)
     fit_trusted: np.ndarray | None
-    gaps: np.ndarray | None
-    groups: np.ndarray
-    index: np.ndarray
-    place: np.ndarray
-    line_row: np.ndarray
-    line_step: np.ndarray
-    line_annotator: np.ndarray
-    ids: pa.Array
-    times: pa.Array
+    gaps: np.ndarray | None  # int64 (n, steps), usual steps of time before each; None where no step is missing
+    groups: np.ndarray  # int64 (n,), the sequence of each window, an index into `sequence_names`
+    index: np.ndarray  # int64 (n, steps), the step at each position, -1 on padding
+    place: np.ndarray  # int64 (all steps,), where each step belongs: a position in (n, steps) read as one row
+    line_row: np.ndarray  # int64 (lines,), in the table's order
+    line_step: np.ndarray  # int64 (lines,)
+    line_annotator: np.ndarray  # int64 (lines,), -1 in rows that name none and hold no label
+    ids: pa.Array  # dictionary-encoded texts of all rows
+    times: pa.Array  # the same
     sequence_names: tuple[str, ...]
     class_names: tuple[str, ...]
     annotator_names: tuple[str, ...] | None
@@ -324,13 +282,13 @@ class AuditInput(ShortRepr):
     clocks: tuple[ClockInfo, ...]
     columns: dict[str, str | None]
     window: int
-    encoders: tuple[Encoder, ...]
+    encoders: tuple[Encoder, ...]  # how each feature came from its column
     said: tuple[str, ...]
-    overview: tuple[ColumnOverview, ...] = ()
-    decisions: dict[str, Any] | None = None
-    all_steps: int | None = None
-    moved: np.ndarray | None = None
-    shift: np.ndarray | None = None
+    overview: tuple[ColumnOverview, ...] = ()  # type, missing values, levels and role of every column of the table
+    decisions: dict[str, Any] | None = None  # how many labels reviewers settled, used and left out
+    all_steps: int | None = None  # of the whole table, where these windows were drawn from a larger one
+    moved: np.ndarray | None = None  # labels at the steps whose signals they belong to, where late or early
+    shift: np.ndarray | None = None  # int64 (sequences, annotators), how late labels were taken to be
 
     @property
     def n_rows(self) -> int:
@@ -378,54 +336,12 @@ class AuditInput(ShortRepr):
         """The sequence of every step: int64 of shape (all steps,), rising."""
         return self.from_steps(np.broadcast_to(self.groups[:, None], self.index.shape))
 
-    def rows_from_steps(self, values: np.ndarray, *, by_annotator: bool | None = None) -> np.ndarray:
-        """Values of shape (n, steps) or (n, steps, annotators) for each line, in the table's order.
-
-        With by_annotator=False a third axis is kept as it is: (n, steps, classes) becomes (lines, classes). Lines
-        of no annotator get NaN, -1 or False.
-        """
-        shape = self.index.shape
-        if values.shape[:2] != shape or (by_annotator and values.ndim < 3):
-            raise ValueError(f"values must have shape {(*shape, 'annotators')} or {shape}. Got {values.shape}.")
-        if by_annotator is None:
-            by_annotator = values.ndim == 3
-        if not by_annotator:
-            return self.from_steps(values)[self.line_step]
-        if values.shape[2] != self.labels.shape[2]:
-            raise ValueError(f"values must have {self.labels.shape[2]} annotators. Got shape {values.shape}.")
-        of_lines = values.reshape(-1, *values.shape[2:])[self.place[self.line_step], self.line_annotator]
-        if (self.line_annotator < 0).any():
-            missing = {"f": np.nan, "i": -1}.get(of_lines.dtype.kind, 0)
-            of_lines[self.line_annotator < 0] = missing
-        return of_lines
-
-    def lines(self) -> pa.Table:
-        """The first columns of labels.parquet: row, sequence, time, annotator, clocks and the recorded label."""
-        rows = pa.array(self.line_row)
-        titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(self.clocks)))]
-        recorded = self.rows_from_steps(self.labels, by_annotator=True)
-        return pa.table(
-            {
-                "row": rows,
-                "sequence": self.ids.take(rows).cast(pa.string()),
-                "time": self.times.take(rows).cast(pa.string()),
-                "annotator": decode(self.line_annotator, self.annotator_names or (None,)),
-                **dict(zip(titles, map(self.rows_from_steps, self.each_clock), strict=True)),
-                "recorded": decode(recorded, self.class_names),
-            }
-        )
-
     def signal(self, feature: int) -> np.ndarray:
         """A feature in the user's own unit, gaps filled: shape (all steps,)."""
         owners = [(encoder, place) for encoder in self.encoders for place in range(len(encoder.names))]
         values = self.from_steps(self.features[..., feature])
         encoder, place = owners[feature] if owners else (None, 0)
         return values if encoder is None or place or encoder.levels else encoder.original(values)
-
-    def steps_of(self, sequence: int) -> slice:
-        """The steps of a sequence, by its place in `sequence_names`."""
-        windows = self.index[self.groups == sequence]
-        return slice(int(windows[0, 0]), int(windows.max()) + 1)
 
     def first_lines(self) -> np.ndarray:
         """The first line of every step: int64 of shape (all steps,)."""
@@ -477,14 +393,9 @@ def choose_source(table: Any) -> Any:
     elif not is_address(table):
         return table
     files = open_files(table)
-    if is_large(files):
+    if files.n_rows > MAX_ROWS or (files.kind == "csv" and files.n_bytes > MAX_BYTES):
         return files
     return open_all(files) if is_address(table) else table
-
-
-def is_large(files: FileSet) -> bool:
-    """Whether the rows of files are read in parts."""
-    return files.n_rows > MAX_ROWS or (files.kind == "csv" and files.n_bytes > MAX_BYTES)
 
 
 def read_all(files: FileSet) -> pa.Table:

@@ -43,7 +43,7 @@ from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, j
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import AuditInput, Learned, choose_source, read_audit_steps
+from labeltide.auditing.reading import AuditInput, Learned, audit_window, choose_source, read_audit_steps
 from labeltide.auditing.results import (
     ISSUES,
     LABELS,
@@ -53,7 +53,7 @@ from labeltide.auditing.results import (
     write_findings,
 )
 from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
-from labeltide.auditing.sampling import read_large_table, sizes
+from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
@@ -115,8 +115,6 @@ def _corrected_column(values: Any, lines: pa.Table) -> Any:
 
 
 SECONDS = {"read": 2e-6, "judge": 6e-6, "page": 2e-6}  # that a row takes; the machine's own speed corrects it
-FEW_WINDOWS = 10  # under which whole sequences are cut, so that one part can be judged by others
-MIN_WINDOW = 8
 
 
 @dataclass(frozen=True, repr=False)
@@ -325,11 +323,7 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
     if decided is not None:
         trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, decided, table)
         steps = replace(steps, trusted=trusted, said=(*steps.said, found["sentence"]), decisions=found)
-    read = steps.cut(options.window)
-    if options.window is not None:
-        return read
-    window = max(MIN_WINDOW, int(read.lengths.sum()) // FEW_WINDOWS)
-    return read if len(read.index) >= FEW_WINDOWS or window >= read.lengths.max() else steps.cut(window)
+    return steps.cut(audit_window(steps.rows.steps.counts) if options.window is None else options.window)
 
 
 def _digest(read: AuditInput) -> str:
@@ -348,7 +342,8 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     with stages.stage("read"):
         stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.n_train), options.checkpoint))
         layout, sample, n_windows, mapped = read_large_table(table, files, options, stages)
-        about = {**describe_table(table, sample, []), **sizes(layout), "rows": files.n_rows}
+        sizes = {"rows": files.n_rows, "sequences": len(layout.survey.names), "labels": layout.n_labels}
+        about = {**describe_table(table, sample, []), **sizes}
         stages.say(reading_text(about))
         check_memory(sample)
         shifts = find_table_shifts(sample)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,12 +41,13 @@ from labeltide.auditing.survey import (
     mix,
     open_layout,
     prepare_rows,
+    select_windows,
     time_numbers,
 )
 from labeltide.tables.columns import Steps, code_values
-from labeltide.tables.features import MAX_VALUE, Features, apply_encoders, encode_features
+from labeltide.tables.features import Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet
-from labeltide.tables.intake import is_number, load_table, open_table, whole
+from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
 from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files
@@ -65,14 +66,7 @@ OnRows = Callable[[int], None]
 
 
 class LargeTable(NamedTuple):
-    """What was read of a large table.
-
-    Attributes
-    ----------
-    sample : the windows to learn from with every decision; of more than usual, as many as usual
-    n_windows : of the whole table
-    learned : all windows to learn from, on disk; None where the sample is all
-    """
+    """What was read of a large table: the windows to learn from are `learned`, on disk, or the sample where None."""
 
     layout: Layout
     sample: AuditInput
@@ -101,9 +95,9 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.7, 0.8)))
     said = [*roles.messages, *prepared.row_messages, *tidied_said, *say_blank(counts, roles), *sample.said]
     said += [prepared.decisions["sentence"]] if prepared.decisions else []
-    said.append(say_windows(n_windows, layout.plan.window, layout.plan.counts))
+    said.append(say_windows(n_windows, layout.window, layout.survey.counts))
     said += say_rare(layout.survey.class_names, layout.survey.class_counts, layout.rare)
-    said += [*sorted_said, f"The table is read in {count(len(layout.plan.chunks), 'part')}."]
+    said += [*sorted_said, f"The table is read in {count(len(layout.chunks), 'part')}."]
     overview = overview_of(counts, tidy, files.schema.names, roles, features)
     sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
     on_rows = _shown(stages, n_rows, (0.8, 1.0))
@@ -132,11 +126,6 @@ def _check_training(layout: Layout, options: AuditOptions) -> None:
     )
 
 
-def sizes(layout: Layout) -> dict[str, int]:
-    """The numbers of the whole table, not of the windows that were drawn."""
-    return {"rows": layout.survey.n_rows, "sequences": len(layout.survey.names), "labels": layout.n_labels}
-
-
 def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
     return lambda done: stages.rows(min(done, total), total, part)
 
@@ -154,28 +143,29 @@ PLACE = np.dtype([("rank", np.uint64), ("sequence", np.int64), ("number", np.int
 def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> tuple[np.ndarray, np.ndarray | None]:
     """Draw windows with labels, or all where so many are wanted, and some with every class.
 
-    Returns
-    -------
-    sequence and number of the windows that are held in memory, as many as an audit usually learns from, and of all to
-    learn from, None where these are the same: int64 of shape (windows, 2), in the order of the names of sequences
+    Gives sequence and number of the windows held in memory, as many as an audit usually learns from, and of all to
+    learn from, None where these are the same: int64 of shape (windows, 2), in the order of the names of sequences.
     """
     total = layout.size.windows
     most = fitting.most_windows(layout.size, options.pace, options.n_train)
     most_held = min(most, fitting.most_windows(layout.size, options.pace))
-    names, codes, chosen = hash_names(layout.survey.names, options.seed), kept_codes(layout.rare), np.zeros(0, PLACE)
+    key, texts = options.seed.to_bytes(8, "little"), layout.survey.names.to_pylist()
+    digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in texts]
+    names = np.frombuffer(b"".join(digests), dtype=np.uint64)
+    codes, chosen = kept_codes(layout.rare), np.zeros(0, PLACE)
     of_class: dict[int, np.ndarray] = {}
     if total > most_held:
         few = np.flatnonzero(layout.survey.class_counts[~layout.rare] < RARE)
         of_class = {code: np.zeros(0, PLACE) for code in few.tolist()}
     keys = [name for name in (layout.columns.time, layout.columns.annotator) if name]
     labelled = replace(layout, stream=layout.stream.with_columns([*keys, *layout.columns.label]))
-    for chunk in layout.plan.chunks:
-        windows, rows = layout.plan.windows(chunk), read_rows(labelled, chunk)
+    for chunk in layout.chunks:
+        (windows, numbers), rows = layout.windows(chunk), read_rows(labelled, chunk)
         labels = codes[_labels(layout, rows)][windows.filled_index()]
         labels = np.where(windows.belongs[..., None], labels, np.int8(-1))
         places = np.empty(len(labels), dtype=PLACE)
         places["sequence"] = chunk.first_sequence + windows.groups
-        places["number"] = layout.plan.numbers(chunk)
+        places["number"] = numbers
         places["rank"] = mix(names[places["sequence"]], places["number"])
         places["is_labelled"] = (labels >= 0).any((1, 2))
         wanted = places if total <= most else places[places["is_labelled"]]
@@ -209,85 +199,46 @@ def _in_order(layout: Layout, places: np.ndarray) -> np.ndarray:
     return np.stack([places["sequence"], places["number"]], axis=1)
 
 
-def hash_names(names: pa.Array, seed: int) -> np.ndarray:
-    """A number from the seed and the name of each sequence: uint64 of shape (sequences,)."""
-    key = seed.to_bytes(8, "little")
-    digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in names.to_pylist()]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
-
-
 def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
-    """The chunks that hold some of the windows, their windows, and the index of each of these among `places`, or -1."""
-    n_windows = layout.plan.n_windows
+    """The chunks that hold some of the windows, these windows, and the index of each among `places`."""
+    n_windows = layout.n_windows
     first = np.cumsum(n_windows) - n_windows
     index = np.full(int(n_windows.sum()), -1, dtype=np.int64)
     index[first[places[:, 0]] + places[:, 1]] = np.arange(len(places))
-    for chunk in layout.plan.chunks:
-        windows = layout.plan.windows(chunk)
-        rows = index[first[chunk.first_sequence + windows.groups] + layout.plan.numbers(chunk)]
-        if (rows >= 0).any():
-            yield chunk, windows, rows
+    for chunk in layout.chunks:
+        windows, numbers = layout.windows(chunk)
+        indices = index[first[chunk.first_sequence + windows.groups] + numbers]
+        wanted = np.flatnonzero(indices >= 0)
+        if len(wanted):
+            yield chunk, select_windows(windows, wanted), indices[wanted]
         on_rows(chunk.last_row)
 
 
-class DrawnWindow(NamedTuple):
-    """One window: where it lies, and its rows, before which stands one with the last values before it."""
-
-    sequence: int
-    start: int  # its first step within the sequence
-    length: int
-    warm_up: int
-    table: pa.Table
-
-
-def _take_windows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> list[DrawnWindow]:
-    """The windows at these places, in their order."""
-    drawn: dict[int, DrawnWindow] = {}
+def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[TableRows, Windows]:
+    """The rows of windows, each of which is a sequence of its own, in their order."""
+    tables: dict[int, pa.Table] = {}
+    offset, warm_up = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=np.int64)
     for chunk, windows, indices in _chunks_with(layout, places, on_rows):
         rows = read_rows(layout, chunk)
-        first_step, first_row = rows.steps.first, np.append(rows.steps.rows, len(rows.table))
-        for window in np.flatnonzero(indices >= 0).tolist():
-            start, length = int(windows.starts[window]), int(windows.lengths[window])
-            begin = int(first_step[start])  # of its sequence
-            bounds = [int(first_row[step]) for step in (begin, start, start + length)]
-            drawn[int(indices[window])] = DrawnWindow(
-                sequence=chunk.first_sequence + int(windows.groups[window]),
-                start=start - begin + chunk.first_step,
-                length=length,
-                warm_up=int(windows.warm_up[window]),
-                table=_with_last_values(layout, rows.table, *bounds),
-            )
-    return [drawn[index] for index in range(len(places))]
-
-
-def _with_last_values(layout: Layout, table: pa.Table, begin: int, first: int, last: int) -> pa.Table:
-    """The rows of a window; before them a row with the last observation of every numeric feature, null without one."""
-    usual = max(first - 1, begin)
-    rows = np.append(usual, np.arange(first, last))
-    window = table.take(pa.array(rows))
-    for name in layout.columns.features:
-        before = _last_value(table[name], begin, first)
-        if before != usual:
-            rows[0] = before or 0
-            taken = whole(table[name]).take(pa.array(rows, mask=(np.arange(len(rows)) == 0) & (before is None)))
-            window = window.set_column(window.column_names.index(name), name, taken)
-    return window
-
-
-def _last_value(column: pa.ChunkedArray, begin: int, first: int) -> int | None:
-    """The row of the last number before `first`, in steps back that grow."""
-    if not is_number(column.type):
-        return None
-    size, end = 64, first
-    while end > begin:
-        low = max(begin, end - size)
-        values = whole(column.slice(low, end - low)).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        with np.errstate(invalid="ignore"):
-            there = np.flatnonzero(np.abs(values) <= MAX_VALUE)
-        if len(there):
-            return low + int(there[-1])
-        end, size = low, size * 8
-    return None
+        offset[indices] = windows.starts - rows.steps.first[windows.starts] + chunk.first_step
+        warm_up[indices] = windows.warm_up
+        first_row = np.append(rows.steps.rows, len(rows.table))
+        ends = first_row[windows.starts + windows.lengths]
+        for index, begin, end in zip(indices.tolist(), first_row[windows.starts], ends, strict=True):
+            tables[index] = rows.table.take(pa.array(np.arange(begin, end)))
+    ordered = [tables[index] for index in range(len(places))]
+    sizes, sequences = np.array([len(table) for table in ordered]), places[:, 0]
+    rows = _sorted_rows(
+        layout,
+        pa.concat_tables(ordered).unify_dictionaries().combine_chunks(),
+        begins=np.cumsum(sizes) - sizes,
+        ids=layout.survey.names.take(pa.array(sequences)).to_pylist(),
+        offset=offset,
+        totals=layout.survey.counts[sequences],
+    )
+    lengths = rows.steps.counts
+    starts = np.cumsum(lengths) - lengths
+    return rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
 
 
 def read_sample(
@@ -296,30 +247,14 @@ def read_sample(
     """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
 
     `counts` are those of the columns of the whole table.
-
-    Returns
-    -------
-    the layout with these, the windows in order with sentences about what was read, and the features
     """
-    drawn = _take_windows(layout, places, on_rows)
-    table = pa.concat_tables([each.table for each in drawn]).unify_dictionaries().combine_chunks()
-    sizes = np.array([len(each.table) for each in drawn])
-    begins, sequences = np.cumsum(sizes) - sizes, [each.sequence for each in drawn]
-    # Every window is a sequence of its own, whose first step holds the last values before it.
-    ids = layout.survey.names.take(pa.array(sequences)).to_pylist()
-    offset = np.array([each.start - 1 for each in drawn])
-    rows = _sorted_rows(layout, table, begins, ids, offset, layout.plan.counts[sequences], begins + 1)
-    first_steps = np.searchsorted(rows.steps.sequence, np.arange(len(drawn)))
-    windows = Windows(
-        starts=first_steps + 1,
-        lengths=np.array([each.length for each in drawn]),
-        warm_up=np.array([each.warm_up for each in drawn]),
-        groups=np.arange(len(drawn)),
-        window=layout.plan.window,
-    )
+    rows, windows = _take_rows(layout, places, on_rows)
     layout, features, said = _fit(layout, rows, windows, counts)
     sample = to_steps(layout, rows).take(windows)
-    names, groups = np.unique(np.array(ids, dtype=object), return_inverse=True)
+    # The last value before a missing one, and the time before a gap, may lie before the window.
+    before = {"features": sample.features, "gaps": sample.gaps}
+    _fill(layout, places, {name: array for name, array in before.items() if array is not None}, on_rows)
+    names, groups = np.unique(np.array(rows.steps.ids, dtype=object), return_inverse=True)
     of_row = groups[rows.steps.sequence[rows.steps.step_of_row]].astype(np.int32)
     sample = replace(
         sample,
@@ -390,23 +325,29 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
 # them counts as the system's cache of files, which gives way where memory is short.
 
 
-LEARNED = ("features", "fit_labels", "lengths", "clock", "fit_trusted", "gaps")
+LEARNED = ("features", "fit_labels", "clock", "fit_trusted", "gaps")
 
 
 def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Path, on_rows: OnRows) -> TrainingWindows:
     """Write the windows at these places, unless an interrupted audit has, and map them into memory."""
-    longest = min(layout.plan.window, int(layout.plan.counts[places[:, 0]].max()))
+    longest = min(layout.window, int(layout.survey.counts[places[:, 0]].max()))
     shapes: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for name in LEARNED:
         like = getattr(sample, name)
         if like is not None:
             kind = np.dtype(np.int32) if name == "gaps" else like.dtype
-            shapes[name] = (len(places), longest)[: like.ndim] + like.shape[2:], kind
+            shapes[name] = (len(places), longest, *like.shape[2:]), kind
     check_windows_disk(sum(int(np.prod(shape)) * kind.itemsize for shape, kind in shapes.values()), work)
     folder = work / WINDOWS
     if not folder.exists():
         with write_folder_atomically(folder) as draft:
-            _write(layout, places, shapes, draft, on_rows)
+            new = {
+                name: np.lib.format.open_memmap(draft / f"{name}.npy", "w+", kind, shape)
+                for name, (shape, kind) in shapes.items()
+            }
+            _fill(layout, places, new, on_rows)
+            for array in new.values():
+                array.flush()
     arrays: dict[str, Any] = dict.fromkeys(LEARNED)
     arrays |= {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
     if any(arrays[name].shape != shape for name, (shape, _) in shapes.items()):
@@ -414,7 +355,8 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     is_new = np.append(True, places[1:, 0] != places[:-1, 0])
     names = layout.survey.names.take(pa.array(places[is_new, 0])).to_pylist()
     return TrainingWindows(
-        **{**arrays, "lengths": np.array(arrays["lengths"])},
+        **arrays,
+        lengths=np.minimum(layout.survey.counts[places[:, 0]], layout.window),
         groups=np.cumsum(is_new) - 1,
         sequence_names=tuple(map(str, names)),
         clocks=layout.clocks,
@@ -422,29 +364,17 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     )
 
 
-def _write(layout: Layout, places: np.ndarray, shapes: dict[str, Any], folder: Path, on_rows: OnRows) -> None:
-    arrays = {
-        name: np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, shape)
-        for name, (shape, kind) in shapes.items()
-    }
-    for chunk, _, rows in _chunks_with(layout, places, on_rows):
-        read = leave_out(read_chunk(layout, chunk)[0], layout.rare)
+PADDING = {"features": 0, "gaps": 1, "clock": 0}  # -1 elsewhere
+
+
+def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], on_rows: OnRows) -> None:
+    """Put the windows at these places into arrays, in their order."""
+    for chunk, windows, indices in _chunks_with(layout, places, on_rows):
+        read = leave_out(to_steps(layout, read_rows(layout, chunk)).take(windows), layout.rare)
         for name, array in arrays.items():
-            _put(array, rows, getattr(read, name), name)
-    for array in arrays.values():
-        array.flush()
-
-
-def _put(array: np.ndarray, rows: np.ndarray, values: np.ndarray, name: str) -> None:
-    """Put the windows of a chunk in their rows; windows of a chunk may all be shorter than the longest of the table."""
-    wanted = rows >= 0
-    if array.ndim == 1:
-        array[rows[wanted]] = values[wanted]
-        return
-    n_steps = values.shape[1]
-    array[rows[wanted], :n_steps] = values[wanted]
-    if n_steps < array.shape[1]:
-        array[rows[wanted], n_steps:] = {"features": 0, "gaps": 1, "clock": 0}.get(name, -1)
+            values = getattr(read, name)
+            array[indices, : values.shape[1]] = values
+            array[indices, values.shape[1] :] = PADDING.get(name, -1)
 
 
 # Chunks of rows, read as a table in memory is, with what is known of the whole table.
@@ -453,15 +383,14 @@ def _put(array: np.ndarray, rows: np.ndarray, values: np.ndarray, name: str) -> 
 def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
     """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
     rows = read_rows(layout, chunk)
-    numbers = np.arange(chunk.first_row, chunk.last_row)
-    if ROW in rows.table.column_names:  # a copy, or sorted
-        numbers = rows.table[ROW].to_numpy()
-    return to_steps(layout, rows).take(layout.plan.windows(chunk)), numbers
+    return to_steps(layout, rows).take(layout.windows(chunk)[0]), rows.table[ROW].to_numpy()
 
 
 def read_rows(layout: Layout, chunk: Chunk) -> TableRows:
-    """Read a chunk, and find the steps of its rows, which are sorted."""
+    """Read a chunk with the number of each row in the user's table, and find the steps of its sorted rows."""
     table, survey = plain_table(layout.stream.read(chunk.first_row, chunk.last_row)), layout.survey
+    if ROW not in table.column_names:  # neither a copy nor sorted
+        table = table.append_column(ROW, pa.array(np.arange(chunk.first_row, chunk.last_row)))
     totals = survey.counts[chunk.first_sequence : chunk.last_sequence]
     begins = np.maximum(survey.first_rows[chunk.first_sequence : chunk.last_sequence] - chunk.first_row, 0)
     names = survey.names.slice(chunk.first_sequence, len(totals)).to_pylist()
@@ -478,15 +407,10 @@ def _sorted_rows(
     ids: list[Any],
     offset: np.ndarray | int,
     totals: np.ndarray,
-    more_steps: np.ndarray | tuple[()] = (),
 ) -> TableRows:
     """Sorted rows by step, without their times.
 
-    Parameters
-    ----------
-    begins, ids : the first row and the name of every sequence
-    offset, totals : as of `Steps`
-    more_steps : rows that begin a step whatever their times are
+    `begins` and `ids` are the first row and the name of every sequence, `offset` and `totals` as of `Steps`.
     """
     columns, survey = layout.columns, layout.survey
     new_step, times = np.ones(len(table), dtype=bool), np.arange(len(table))
@@ -494,7 +418,6 @@ def _sorted_rows(
         times = time_numbers(columns.time, table[columns.time])
         new_step[1:] = times[1:] != times[:-1]
     new_step[begins] = True
-    new_step[list(more_steps)] = True
     rows = np.flatnonzero(new_step)
     step_times = times[rows].view("datetime64[us]") if survey.earliest is not None else times[rows]
     annotator = np.zeros(len(table), dtype=np.int64)
@@ -512,25 +435,12 @@ def _sorted_rows(
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """The table with columns of odd types as texts or numbers."""
-    odd = [field.name for field in table.schema if not any(is_kind(field.type) for is_kind in SIMPLE)]
-    simple = load_table(open_table(table.select(odd))) if odd else table
-    for name in odd:
+    """The table with columns of odd types as texts or numbers; those that are dictionary-encoded stay so."""
+    names = [field.name for field in table.schema if not pa.types.is_dictionary(field.type)]
+    simple = load_table(open_table(table.select(names))) if names else table
+    for name in names:
         table = table.set_column(table.column_names.index(name), name, simple[name])
     return table
-
-
-SIMPLE = (
-    pa.types.is_dictionary,
-    pa.types.is_integer,
-    pa.types.is_float32,
-    pa.types.is_float64,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_boolean,
-    pa.types.is_temporal,
-    pa.types.is_null,
-)
 
 
 def to_steps(layout: Layout, rows: TableRows) -> AuditSteps:
@@ -550,11 +460,11 @@ def _labels(layout: Layout, rows: TableRows) -> np.ndarray:
     return read_table_labels(rows.table, layout.columns.label, layout.survey.classes).of_steps(rows)
 
 
-def _moments(layout: Layout, table: pa.Table) -> Moments | None:
+def _moments(layout: Layout, table: pa.Table) -> Moments:
     """The times of all rows, of which each distinct one is read once, with texts as in the whole table."""
     name, survey = layout.columns.time, layout.survey
     if name is None:
-        return None
+        return Moments(pa.nulls(0), None, False, whole(table[ROW]).cast(pa.string()))
     encoded = whole(table[name]).dictionary_encode()
     moments, texts = read_moments(name, encoded.dictionary), None
     if pa.types.is_timestamp(encoded.dictionary.type):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from labeltide._files import import_extra
+from labeltide._files import import_extra, write_atomically
 from labeltide._validation import UnanswerableError, encode_labels, find_classes
 from labeltide.auditing.apply import DecidedLabels, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
-from labeltide.auditing.reading import AuditInput
+from labeltide.auditing.reading import AuditInput, audit_window
 from labeltide.tables.columns import code_values, read_recorded
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_batches, open_files
@@ -31,7 +30,6 @@ from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import (
     MAX_ANNOTATORS,
     UNNAMED,
-    TableLabels,
     describe_trusted,
     find_rows,
     keep_rows,
@@ -42,7 +40,7 @@ from labeltide.tables.rows import (
 from labeltide.tables.stream import RowStream
 from labeltide.tables.tidy import NOTHING, TableCounts, Tidying
 from labeltide.tables.times import MINUTE, Moments, written_offset
-from labeltide.tables.windows import ClockInfo, Windows, choose_window, count_windows, cut_windows, stride_of
+from labeltide.tables.windows import ClockInfo, Windows, count_windows, cut_windows, stride_of
 from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts
 
 HEAD_ROWS = 100_000  # from which columns are found
@@ -92,7 +90,7 @@ def open_layout(
     prepared: Prepared, window: int | None, work: Path, on_rows: OnRows, tidy: Tidying
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
-    roles, files = prepared.roles, _with_numbers(prepared.files, prepared.roles)
+    roles, files = prepared.roles, prepared.files
     columns = used_columns(files, roles)
     kind = None if roles.time is None else _kind(files, roles.time)
     if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -101,7 +99,7 @@ def open_layout(
     coded = [name for name in (*roles.sequence, *roles.label, roles.annotator) if name and is_text(_kind(files, name))]
     if not sorted_path.exists() and needs_copy(files):
         if not copy_path.exists():
-            _write_whole(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
+            write_atomically(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
         files = open_files(copy_path)
     numbered = [*columns, ROW]
     stream = RowStream.of_files(files, numbered if files.paths == (str(copy_path),) else columns, coded, tidy)
@@ -113,32 +111,24 @@ def open_layout(
     except UnsortedError:
         if not sorted_path.exists():
             given = stream.columns
-            _write_whole(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
+            write_atomically(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
         said.append("The rows were not in the order of sequences and times and were sorted on disk.")
         stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
-    return Layout(stream, prepared, found, plan_chunks(found, window)), said
+    window = audit_window(found.counts) if window is None else min(window, int(found.counts.max()))
+    return Layout(stream, prepared, found, window, plan_chunks(found, window)), said
 
 
 class Prepared(NamedTuple):
-    """A large table whose rows were prepared in a copy on disk, where options or written dates ask for it.
-
-    Attributes
-    ----------
-    files, roles : of the copy
-    shown : the roles of columns of the table as it was given
-    row_messages, time_messages : sentences on rows left out and on times; None where the windows to learn from tell
-    decisions : how many labels reviewers settled, used and left out; None without decisions
-    kept : the rows that were not left out; None where all were kept
-    """
+    """A large table whose rows were prepared in a copy on disk, where options or written dates ask for it."""
 
     files: FileSet
     roles: RoleColumns
-    shown: RoleColumns
-    row_messages: tuple[str, ...] = ()
-    time_messages: tuple[str, ...] | None = None
-    decisions: dict[str, Any] | None = None
-    kept: np.ndarray | None = None
+    shown: RoleColumns  # of the table as it was given
+    row_messages: tuple[str, ...] = ()  # on rows left out
+    time_messages: tuple[str, ...] | None = None  # on times; None where the windows to learn from tell
+    decisions: dict[str, Any] | None = None  # how many settled labels were used and left out
+    kept: np.ndarray | None = None  # the rows that were not left out; None where all were kept
 
 
 SETTLED = "labeltide settled label"  # added: labels that reviewers settled, which are trusted
@@ -159,7 +149,10 @@ def prepare_rows(
     Sequences, times, annotators and labels of all rows are held in memory meanwhile. `decided` holds the labels that
     reviewers settled, and the table as it was given.
     """
-    files = _with_numbers(files, roles)
+    if files.kind == "csv":  # whole numbers of features as numbers: later rows may hold fractions
+        whole_numbers = {name for name in roles.features if _kind(files, name) == pa.int64()}
+        kinds = [(each.name, pa.float64() if each.name in whole_numbers else each.type) for each in files.schema]
+        files = replace(files, schema=pa.schema(kinds))
     is_written = roles.time is not None and is_text(_kind(files, roles.time))
     is_written &= roles.time not in (*tidy.as_numbers, *tidy.in_text)
     if not is_written and how == Reading(missing=how.missing, classes=how.classes) and decided is None:
@@ -179,13 +172,15 @@ def prepare_rows(
         trusted, found = trust_decided(rows, labels.names, trusted, decided[0], table)
         new_roles = replace(roles, trusted=roles.trusted or SETTLED)
         settled = trusted[rows.steps.step_of_row]
-        values = _class_values(loaded, roles.label, labels)
-        replaced[roles.trusted or SETTLED] = values.take(pa.array(settled, mask=settled < 0))
+        cells = [np.argwhere(labels.codes == code)[0] for code in range(len(labels.classes))]  # one of each class
+        values = [loaded[roles.label[column]][int(row)].as_py() for row, column in cells]
+        of_class = pa.array(values, loaded[roles.label[0]].type)
+        replaced[roles.trusted or SETTLED] = of_class.take(pa.array(settled, mask=settled < 0))
     kept_rows = None if index is None else np.flatnonzero(index >= 0)
     path = work / "table.parquet"
     if not path.exists():
         batches = _prepared_batches(files, used_columns(files, roles), kept_rows, replaced)
-        _write_whole(path, lambda draft: write_batches(batches, draft, on_rows))
+        write_atomically(path, lambda draft: write_batches(batches, draft, on_rows))
     return Prepared(open_files(path), new_roles, roles, row_messages, time_messages, found, kept_rows)
 
 
@@ -206,7 +201,7 @@ def _read_keys(files: FileSet, roles: RoleColumns, with_digest: bool) -> pa.Tabl
 
 
 def digest_of_rows(table: pa.Table) -> np.ndarray:
-    """One number for the values of each row, the same for equal rows: uint64 of shape (rows,)."""
+    """One number for the values of each row, the same for equal rows in this process: uint64 of shape (rows,)."""
     joined = np.zeros(len(table), dtype=np.uint64)
     for name in table.column_names:
         if is_number_of_row(name):
@@ -217,10 +212,7 @@ def digest_of_rows(table: pa.Table) -> np.ndarray:
             numbers = values.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
             bits = numbers.view(np.uint64)
         else:
-            texts = [str(value).encode() for value in values.to_pylist()]
-            bits = np.array(
-                [int.from_bytes(blake2b(text, digest_size=8).digest(), "little") for text in texts], np.uint64
-            )
+            bits = np.array([hash(str(value)) for value in values.to_pylist()], np.int64).view(np.uint64)
         joined = mix(joined ^ bits[coded.indices.to_numpy()], np.zeros(1, dtype=np.uint64))
     return joined
 
@@ -254,12 +246,6 @@ def _time_column(name: str, moments: Moments) -> pa.Array:
     return order.cast(pa.timestamp("us", written_offset(int(ahead[0]) // MINUTE)))
 
 
-def _class_values(table: pa.Table, columns: list[str], labels: TableLabels) -> pa.Array:
-    """A value of the label columns for each class."""
-    cells = [np.argwhere(labels.codes == code)[0] for code in range(len(labels.classes))]
-    return pa.array([table[columns[column]][int(row)].as_py() for row, column in cells], table[columns[0]].type)
-
-
 def _prepared_batches(
     files: FileSet, columns: list[str], kept: np.ndarray | None, replaced: dict[str, pa.Array]
 ) -> Iterator[pa.RecordBatch]:
@@ -269,81 +255,33 @@ def _prepared_batches(
         if kept is not None:
             first, last = np.searchsorted(kept, [batch[ROW][0].as_py(), batch[ROW][-1].as_py() + 1])
             batch = batch.take(pa.array(kept[first:last] - batch[ROW][0].as_py()))
-        part = pa.Table.from_batches([batch])
-        for name, values in replaced.items():
-            some = values.slice(done, len(batch))
-            is_new = name not in part.column_names
-            number = 0 if is_new else part.column_names.index(name)
-            part = part.append_column(name, some) if is_new else part.set_column(number, name, some)
+        values = dict(zip(batch.schema.names, batch.columns, strict=True))
+        values |= {name: column.slice(done, len(batch)) for name, column in replaced.items()}
         done += len(batch)
-        yield from part.combine_chunks().to_batches()
-
-
-def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write to another name first: what bears this one is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".partial")
-    draft.unlink(missing_ok=True)
-    write(draft)
-    draft.rename(path)
+        if len(batch):
+            yield pa.record_batch(list(values.values()), names=list(values))
 
 
 def _kind(files: FileSet, name: str) -> pa.DataType:
     return files.schema.field(name).type
 
 
-def _with_numbers(files: FileSet, roles: RoleColumns) -> FileSet:
-    """Whole numbers of features in CSV files as numbers: later rows may hold fractions."""
-    if files.kind != "csv":
-        return files
-    fields = [
-        pa.field(each.name, pa.float64() if each.name in roles.features and each.type == pa.int64() else each.type)
-        for each in files.schema
-    ]
-    return replace(files, schema=pa.schema(fields))
-
-
 MAX_LENGTHS = 10_000  # different times between two steps that are counted
 
 
-@dataclass
-class TimesBetween:
-    """How often each time lies between two steps of a sequence; None where there are too many different ones."""
+def _find_gaps(between: Counter[float] | None) -> tuple[float | None, int | None]:
+    """The usual time between two steps, their median, and how often more than one of these lies between two.
 
-    counts: dict[float, int] | None = field(default_factory=dict)
-
-    def add(self, spent: np.ndarray) -> None:
-        """Count more of them, in the unit of the times."""
-        if self.counts is None or not len(spent):
-            return
-        if (spent == spent[0]).all():
-            found: dict[float, int] = {float(spent[0]): len(spent)}
-        else:
-            lengths, times = np.unique(spent, return_counts=True)
-            if len(lengths) > MAX_LENGTHS:
-                self.counts = None
-                return
-            found = dict(zip(lengths.tolist(), times.tolist(), strict=True))
-        for length, times_met in found.items():
-            self.counts[length] = self.counts.get(length, 0) + times_met
-        if len(self.counts) > MAX_LENGTHS:
-            self.counts = None
-
-    def find_gaps(self) -> tuple[float, int] | None:
-        """The usual time between two steps, their median, and how many times more than one of these lies between two.
-
-        None where times were not counted, or have no usual length.
-        """
-        if not self.counts:
-            return None
-        lengths = np.sort(np.array(list(self.counts)))
-        counts = np.array([self.counts[length] for length in lengths.tolist()])
-        ends = np.cumsum(counts)
-        middles = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
-        usual = float(lengths[middles].mean())
-        if not 0 < usual < np.inf:
-            return None
-        return usual, int(counts[np.rint(lengths / usual) > 1].sum())
+    None where times were not counted, or have no usual length.
+    """
+    if not between:
+        return None, None
+    lengths = np.array(sorted(between))
+    counts = np.array([between[length] for length in lengths.tolist()])
+    ends = np.cumsum(counts)
+    middles = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
+    usual = float(lengths[middles].mean())
+    return (usual, int(counts[np.rint(lengths / usual) > 1].sum())) if 0 < usual < np.inf else (None, None)
 
 
 ANCHOR = 4096  # steps of a sequence, after which the number of the row is noted
@@ -355,42 +293,25 @@ class UnsortedError(ValueError):
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    names : one text for every sequence, in the order of the rows
-    first_rows, counts : int64 arrays of shape (sequences,), the first row and the number of steps
-    anchors, anchor_starts : the row of every `ANCHOR`-th step, and where those of each sequence begin
-    classes : the user's own values, sorted
-    class_counts : how many labels each has
-    annotators : the values of the column of annotators, sorted; None without one
-    earliest : the least time on the wall clock in microseconds; None where times are numbers
-    unit : of the texts of times: "s", "ms" or "us"
-    offsets_vary : whether the wall clock is not always as far ahead of UTC
-    usual, n_gaps : the usual time between two steps, in seconds or the unit of the column, and how many times more
-        lies between two; None where there are no times, or too many different ones to be counted
-    trusted : how many steps have a label known to be right
-    trusted_codes : the classes of these
-    """
+    """What the first pass found."""
 
     n_rows: int
-    names: pa.Array
-    first_rows: np.ndarray
-    counts: np.ndarray
-    anchors: np.ndarray
-    anchor_starts: np.ndarray
-    classes: tuple[Hashable, ...]
-    class_counts: np.ndarray
-    annotators: pa.Array | None
+    names: pa.Array  # one text for every sequence, in the order of the rows
+    first_rows: np.ndarray  # int64 (sequences,)
+    counts: np.ndarray  # int64 (sequences,), the number of steps
+    anchors: np.ndarray  # the row of every `ANCHOR`-th step
+    anchor_starts: np.ndarray  # (sequences,), where the anchors of each begin
+    classes: tuple[Hashable, ...]  # the user's own values, sorted
+    class_counts: np.ndarray  # how many labels each has
+    annotators: pa.Array | None  # the values of their column, sorted; None without one
     unnamed_hold_labels: bool
-    earliest: int | None
-    unit: str
-    offsets_vary: bool = False
-    usual: float | None = None
-    n_gaps: int | None = None
-    trusted: int = 0
-    trusted_codes: tuple[int, ...] = ()
+    earliest: int | None  # the least time on the wall clock in microseconds; None where times are numbers
+    unit: str  # of the texts of times: "s", "ms" or "us"
+    offsets_vary: bool  # whether the wall clock is not always as far ahead of UTC
+    usual: float | None  # time between two steps, in seconds or the unit of the column; None: no times, or too many
+    n_gaps: int | None  # how often more lies between two steps
+    trusted: int  # steps with a label known to be right
+    trusted_codes: tuple[int, ...]  # the classes of these
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -410,18 +331,19 @@ class _State:
 
     key: tuple[Any, ...] | None = None
     time: Any = None
-    step: int = -1  # of the sequence, the last one met
+    n_steps: int = 0  # of all sequences so far
+    first_step: int = 0  # of the present sequence
     names: list[pa.Array] = field(default_factory=list)
     first_rows: list[np.ndarray] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
+    first_steps: list[np.ndarray] = field(default_factory=list)
     anchors: list[np.ndarray] = field(default_factory=list)
     classes: Counter[Hashable] = field(default_factory=Counter)
     annotators: dict[Any, int] = field(default_factory=dict)
     unnamed_hold_labels: bool = False
     earliest: int | None = None
-    fraction: int = 1_000_000  # the greatest whole number of microseconds that divides all times
+    fraction: int = 1_000_000  # microseconds, the greatest common divisor of all times
     offsets: set[int] = field(default_factory=set)  # least and largest, of the wall clock from UTC
-    between: TimesBetween = field(default_factory=TimesBetween)
+    between: Counter[float] | None = field(default_factory=Counter)  # times between steps; None: too many to count
     trusted: int = 0  # steps with a label known to be right
     trusted_values: dict[Hashable, None] = field(default_factory=dict)
 
@@ -435,7 +357,7 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
     for first, table in groups if columns.time is None else _whole_steps(groups, columns.sequence, columns.time):
         _take_group(state, table, first, columns)
         on_rows(first + len(table))
-    if not state.counts:
+    if not state.n_steps:
         raise UnanswerableError("The table must hold at least one row. Got none.")
     return _conclude(state, stream.n_rows, columns)
 
@@ -465,7 +387,11 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
     starts = _sequence_starts(state, table, columns.sequence)
     times = _times(state, table, columns.time)
     person = _annotators(state, table, columns.annotator)
-    _labels(state, table, columns, person)
+    for name in columns.label:
+        labels, distinct = read_recorded(table[name])
+        for value, count in zip(distinct, np.bincount(labels[labels >= 0], minlength=len(distinct)), strict=True):
+            state.classes[value] += int(count)
+        state.unnamed_hold_labels |= bool(((person < 0) & (labels >= 0)).any())
     new_step = np.ones(len(table), dtype=bool)
     if times is not None:
         before = np.append(times[:1] if state.time is None else np.asarray([state.time], times.dtype), times[:-1])
@@ -475,14 +401,25 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
         new_step = starts | (times != before)
         _check_repeats(new_step, person, first)
         with np.errstate(invalid="ignore"):
-            state.between.add((times - before)[new_step & ~starts].astype(np.float64))
+            spent = (times - before)[new_step & ~starts].astype(np.float64)
+        if state.between is not None:
+            lengths, counts = np.unique(spent, return_counts=True)
+            if len(lengths) <= MAX_LENGTHS:
+                state.between.update(dict(zip(lengths.tolist(), counts.tolist(), strict=True)))
+            if max(len(lengths), len(state.between)) > MAX_LENGTHS:
+                state.between = None
         state.time = times[-1]
     if columns.trusted is not None:
         codes, distinct = read_recorded(table[columns.trusted])
         known = merge_trusted(columns.trusted, codes, np.cumsum(new_step) - 1, first)
         state.trusted += int((known >= 0).sum())
         state.trusted_values |= dict.fromkeys(distinct)
-    _count_steps(state, starts, new_step, first)
+    step, begins = state.n_steps + np.cumsum(new_step) - 1, np.flatnonzero(starts)
+    first_step = np.append(state.first_step, step[begins])[np.cumsum(starts)]  # of the sequence of each row
+    state.anchors.append(first + np.flatnonzero(new_step & ((step - first_step) % ANCHOR == 0)))
+    state.first_rows.append(first + begins)
+    state.first_steps.append(step[begins])
+    state.n_steps, state.first_step = int(step[-1]) + 1, int(first_step[-1])
 
 
 def _sequence_starts(state: _State, table: pa.Table, names: list[str]) -> np.ndarray:
@@ -518,10 +455,7 @@ def _times(state: _State, table: pa.Table, name: str | None) -> np.ndarray | Non
             ahead = local - times
             state.offsets |= {int(ahead.min()), int(ahead.max())}
         state.earliest = int(local.min()) if state.earliest is None else min(state.earliest, int(local.min()))
-        for divisor in (1_000_000, 1000, 1):
-            if state.fraction >= divisor and not (local % divisor).any():
-                state.fraction = divisor
-                break
+        state.fraction = int(np.gcd.reduce(local, initial=state.fraction))
     return times
 
 
@@ -538,14 +472,6 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
     return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
 
 
-def _labels(state: _State, table: pa.Table, columns: RoleColumns, person: np.ndarray) -> None:
-    for name in columns.label:
-        labels, distinct = read_recorded(table[name])
-        for value, count in zip(distinct, np.bincount(labels[labels >= 0], minlength=len(distinct)), strict=True):
-            state.classes[value] += int(count)
-        state.unnamed_hold_labels |= bool(((person < 0) & (labels >= 0)).any())
-
-
 def _check_repeats(new_step: np.ndarray, person: np.ndarray, first: int) -> None:
     """No two rows of one sequence, time and annotator."""
     key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
@@ -558,34 +484,29 @@ def _check_repeats(new_step: np.ndarray, person: np.ndarray, first: int) -> None
         )
 
 
-def _count_steps(state: _State, starts: np.ndarray, new_step: np.ndarray, first: int) -> None:
-    """The number of steps of every sequence so far, and the rows of every `ANCHOR`-th step."""
-    begins = np.flatnonzero(starts)
-    rising = np.cumsum(new_step)
-    base = np.zeros(len(starts), dtype=np.int64)
-    base[begins] = rising[begins] - 1
-    base = np.maximum.accumulate(np.where(starts, base, -1))
-    step = np.where(base >= 0, rising - 1 - base, state.step + rising)  # of each row, within its sequence
-    state.anchors.append(first + np.flatnonzero(new_step & (step % ANCHOR == 0)))
-    state.first_rows.append(first + begins)
-    ends = np.append(begins, len(starts))
-    if ends[0] > 0 and state.counts:
-        state.counts[-1] = int(step[ends[0] - 1]) + 1
-    state.counts += (step[ends[1:] - 1] + 1).tolist()
-    state.step = int(step[-1])
-
-
 def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
     names = pa.concat_arrays(state.names)
     if pc.count_distinct(names).as_py() < len(names):
         raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
+    subject = f"The label column {quoted(columns.label)}"
     if not state.classes and columns.label:
-        raise UnanswerableError(f"The label column {quoted(columns.label)} must hold labels. Every row is empty.")
-    counts = np.array(state.counts, dtype=np.int64)
+        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
+    classes: tuple[Hashable, ...] = ()
+    if columns.label:
+        values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
+        try:
+            classes = find_classes(values, np.ones(len(values), dtype=bool), subject)
+        except ValueError as error:
+            raise UnanswerableError(str(error)) from None
+    trusted_codes: tuple[int, ...] = ()
+    if columns.trusted:
+        describe_trusted(state.trusted, columns.trusted)  # refuses a column without any
+        values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
+        subject = f"The trusted column {quoted([columns.trusted])}"
+        trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
+    counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
     n_anchors = -(-counts // ANCHOR)
-    values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
-    classes = _sorted_classes(values, columns)
-    usual, n_gaps = state.between.find_gaps() or (None, None)
+    usual, n_gaps = _find_gaps(state.between)
     if usual is not None and state.earliest is not None:
         usual /= 1e6  # seconds
     return Survey(
@@ -600,30 +521,13 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         annotators=_sorted_annotators(state, columns),
         unnamed_hold_labels=state.unnamed_hold_labels,
         earliest=state.earliest,
-        unit={1_000_000: "s", 1000: "ms"}.get(state.fraction, "us"),
+        unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
         offsets_vary=len(state.offsets) > 1,
         usual=usual,
         n_gaps=n_gaps,
         trusted=state.trusted,
-        trusted_codes=_trusted_codes(state, classes, columns.trusted) if columns.trusted else (),
+        trusted_codes=trusted_codes,
     )
-
-
-def _trusted_codes(state: _State, classes: tuple[Hashable, ...], name: str) -> tuple[int, ...]:
-    """The classes that have labels known to be right."""
-    describe_trusted(state.trusted, name)  # refuses a column without any
-    values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
-    subject = f"The trusted column {quoted([name])}"
-    return tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
-
-
-def _sorted_classes(values: np.ndarray, columns: RoleColumns) -> tuple[Hashable, ...]:
-    if not columns.label:
-        return ()
-    try:
-        return find_classes(values, np.ones(len(values), dtype=bool), f"The label column {quoted(columns.label)}")
-    except ValueError as error:
-        raise UnanswerableError(str(error)) from None
 
 
 def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
@@ -711,7 +615,6 @@ def _quoted(text: str, mark: str) -> str:
 
 CHUNK_ROWS = 250_000
 HISTORY = 1  # anchors of a long sequence that are read before a part of it, for the last values before gaps
-FEW_WINDOWS, MIN_WINDOW = 10, 8  # as in audits of tables in memory
 
 
 class Chunk(NamedTuple):
@@ -730,81 +633,39 @@ class Chunk(NamedTuple):
     last_window: int  # 0 for whole sequences
 
 
-@dataclass(frozen=True)
-class ChunkPlan:
-    """All chunks of a table, and the windows within them."""
-
-    window: int
-    chunks: tuple[Chunk, ...]
-    counts: np.ndarray  # (sequences,), steps
-
-    @property
-    def n_windows(self) -> np.ndarray:
-        """The number of windows of every sequence."""
-        return count_windows(self.counts, self.window)
-
-    def windows(self, chunk: Chunk) -> Windows:
-        """The windows of a chunk, their starts and sequences counted within it."""
-        windows = cut_windows(self.counts[chunk.first_sequence : chunk.last_sequence], self.window)
-        if not chunk.last_window:
-            return windows
-        some = slice(chunk.first_window, chunk.last_window)
-        starts, lengths = windows.starts[some] - chunk.first_step, windows.lengths[some]
-        return Windows(starts, lengths, windows.warm_up[some], windows.groups[some], self.window)
-
-    def numbers(self, chunk: Chunk) -> np.ndarray:
-        """The number of every window of a chunk within its sequence."""
-        if chunk.last_window:
-            return np.arange(chunk.first_window, chunk.last_window)
-        each = self.n_windows[chunk.first_sequence : chunk.last_sequence]
-        return np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+def select_windows(windows: Windows, which: slice | np.ndarray) -> Windows:
+    """Some of the windows."""
+    names = ("starts", "lengths", "warm_up", "groups")
+    return replace(windows, **{name: getattr(windows, name)[which] for name in names})
 
 
-def plan_chunks(survey: Survey, window: int | None) -> ChunkPlan:
-    """Cut the table; None chooses the window from the lengths of sequences, as for tables in memory."""
-    counts = survey.counts
-    plan = ChunkPlan(_choose_window(counts, window), (), counts)
-    rows = np.diff(np.append(survey.first_rows, survey.n_rows))
-    chunks: list[Chunk] = []
-    start, held = 0, 0
-    for sequence, n_rows in enumerate(rows.tolist()):
-        if held and held + n_rows > CHUNK_ROWS:
-            chunks.append(_whole(survey, start, sequence))
-            start, held = sequence, 0
-        if n_rows > 2 * CHUNK_ROWS and counts[sequence] > 2 * ANCHOR:
-            chunks += _parts(survey, plan, sequence, n_rows)
-            start, held = sequence + 1, 0
-        else:
-            held += n_rows
-    if held:
-        chunks.append(_whole(survey, start, len(rows)))
-    return ChunkPlan(plan.window, tuple(chunks), counts)
+def plan_chunks(survey: Survey, window: int) -> tuple[Chunk, ...]:
+    """Whole sequences together, up to so many rows, and the parts of long ones."""
+    ends = np.append(survey.first_rows, survey.n_rows).tolist()
+    counts, chunks, start = survey.counts.tolist(), list[Chunk](), 0
+    for sequence, n_steps in enumerate(counts):
+        if start < sequence and ends[sequence + 1] - ends[start] > CHUNK_ROWS:
+            chunks.append(Chunk(ends[start], ends[sequence], start, sequence, 0, 0, 0))
+            start = sequence
+        n_rows = ends[sequence + 1] - ends[sequence]
+        if n_rows > 2 * CHUNK_ROWS and n_steps > 2 * ANCHOR:
+            chunks += _parts(survey, window, sequence, n_rows)
+            start = sequence + 1
+    if start < len(counts):
+        chunks.append(Chunk(ends[start], ends[-1], start, len(counts), 0, 0, 0))
+    return tuple(chunks)
 
 
-def _choose_window(counts: np.ndarray, window: int | None) -> int:
-    if window is not None or counts.sum() > FEW_WINDOWS * choose_window(counts) * 2:
-        return min(choose_window(counts) if window is None else int(window), int(counts.max()))
-    windows = cut_windows(counts)
-    shorter = max(MIN_WINDOW, int(windows.lengths.sum()) // FEW_WINDOWS)
-    enough = len(windows.starts) >= FEW_WINDOWS or shorter >= windows.lengths.max()
-    return windows.window if enough else shorter
-
-
-def _whole(survey: Survey, first: int, last: int) -> Chunk:
-    ends = np.append(survey.first_rows, survey.n_rows)
-    return Chunk(int(ends[first]), int(ends[last]), first, last, 0, 0, 0)
-
-
-def _parts(survey: Survey, plan: ChunkPlan, sequence: int, n_rows: int) -> list[Chunk]:
+def _parts(survey: Survey, window: int, sequence: int, n_rows: int) -> list[Chunk]:
     """The parts of a long sequence; each is read from an anchor before its first window on."""
-    steps = int(plan.counts[sequence])
-    n_windows, stride = int(plan.n_windows[sequence]), stride_of(plan.window)
+    steps, stride = int(survey.counts[sequence]), stride_of(window)
+    n_windows = int(count_windows(survey.counts[[sequence]], window)[0])
     each = max(1, int(CHUNK_ROWS * steps / n_rows) // stride)  # windows of a part
     parts = []
     for first in range(0, n_windows, each):
         last = min(first + each, n_windows)
-        begin = min(first * stride, steps - plan.window)
-        end = min((last - 1) * stride, steps - plan.window) + plan.window
+        begin = min(first * stride, steps - window)
+        end = min((last - 1) * stride, steps - window) + window
         low, high = max(0, begin // ANCHOR - HISTORY), -(-end // ANCHOR)
         rows = survey.row_of_step(sequence, low), survey.row_of_step(sequence, high)
         parts.append(Chunk(*rows, sequence, sequence + 1, low * ANCHOR, first, last))
@@ -813,21 +674,16 @@ def _parts(survey: Survey, plan: ChunkPlan, sequence: int, n_rows: int) -> list[
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a large table are read.
-
-    Attributes
-    ----------
-    encoders, clocks, usual : found from the windows that were drawn; empty or None before
-    usual : the usual time between two steps, in seconds or the unit of the column
-    """
+    """How the rows of a large table are read; the last three are found from the windows that were drawn."""
 
     stream: RowStream
     prepared: Prepared
     survey: Survey
-    plan: ChunkPlan
+    window: int
+    chunks: tuple[Chunk, ...]
     encoders: tuple[Encoder, ...] = ()
     clocks: tuple[ClockInfo, ...] = ()
-    usual: float | None = None
+    usual: float | None = None  # time between two steps, in seconds or the unit of the column
 
     @property
     def columns(self) -> RoleColumns:
@@ -839,8 +695,19 @@ class Layout:
         return find_rare(self.survey.class_counts, self.survey.trusted_codes)
 
     @property
-    def chunks(self) -> tuple[Chunk, ...]:
-        return self.plan.chunks
+    def n_windows(self) -> np.ndarray:
+        """The number of windows of every sequence."""
+        return count_windows(self.survey.counts, self.window)
+
+    def windows(self, chunk: Chunk) -> tuple[Windows, np.ndarray]:
+        """The windows of a chunk, starts and sequences counted within it, and the number of each in its sequence."""
+        windows = cut_windows(self.survey.counts[chunk.first_sequence : chunk.last_sequence], self.window)
+        if chunk.last_window:
+            some = select_windows(windows, slice(chunk.first_window, chunk.last_window))
+            numbers = np.arange(chunk.first_window, chunk.last_window)
+            return replace(some, starts=some.starts - chunk.first_step), numbers
+        numbers = np.arange(len(windows.groups)) - np.searchsorted(windows.groups, windows.groups)
+        return windows, numbers
 
     @property
     def n_rows(self) -> int:
@@ -868,8 +735,7 @@ class Layout:
 
     @property
     def size(self) -> TableSize:
-        plan = self.plan
-        return TableSize(int(plan.counts.sum()), int(plan.n_windows.sum()), plan.window, self.n_labels)
+        return TableSize(int(self.survey.counts.sum()), int(self.n_windows.sum()), self.window, self.n_labels)
 
     @property
     def annotator_names(self) -> tuple[str, ...] | None:

@@ -14,7 +14,6 @@ from auditing.streaming.test_run import assert_same_files
 from labeltide.auditing import fitting, sampling, survey
 from labeltide.auditing import reading as source
 from labeltide.auditing.predict import predict_table, predict_to_file
-from labeltide.auditing.survey import TimesBetween
 from labeltide.tables.files import open_files
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.stream import RowStream
@@ -181,6 +180,16 @@ def test_bad_rows_are_left_out_in_parts_as_in_memory(tmp_path, monkeypatch):
         lt.audit(path, window=WINDOW, out=tmp_path / "no", device="cpu", drop_bad_rows=True)
 
 
+def test_steps_without_a_time_column_bear_the_numbers_of_their_rows(tmp_path, monkeypatch):
+    table = messy().drop_columns(["time", "annotator"])
+    table = table.append_column("second", table["label"])
+    path, columns = write(tmp_path, "parquet", table), {"sequence": "person", "label": ["label", "second"]}
+    memory, parts = both(path, tmp_path, monkeypatch, **columns)
+    lines = parquet.read_table(parts.folder / "labels.parquet")
+    assert lines["time"].to_pylist() == list(map(str, lines["row"].to_pylist()))
+    assert_same_files(memory.folder, parts.folder)
+
+
 def test_decisions_and_a_baseline_count_in_parts_as_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path, "parquet")
     memory, _ = both(path, tmp_path, monkeypatch)
@@ -254,13 +263,15 @@ def test_times_that_differ_too_much_are_said_not_to_be_counted(tmp_path, monkeyp
     assert any("too much for gaps to be counted in parts" in sentence for sentence in decided(parts))
 
 
-def test_the_usual_time_between_steps_is_the_median_of_all():
+def test_the_usual_time_between_steps_is_the_median_of_all(tmp_path):
     spent = np.random.default_rng(0).choice([1.0, 2.0, 3.0, 10.0], 1001, p=[0.3, 0.4, 0.2, 0.1])
-    between = TimesBetween()
-    for part in np.split(spent, [100, 101, 700]):
-        between.add(part)
+    times = np.append(0.0, np.cumsum(spent))
+    table = pa.table({"night": np.zeros(1002, int), "time": times, "label": np.arange(1002) % 2})
+    parquet.write_table(table, tmp_path / "times.parquet", row_group_size=100)
+    roles = RoleColumns(["night"], "time", ["label"], None, [], None, [], True)
+    found = survey.survey(RowStream.of_files(open_files(tmp_path / "times.parquet"), table.column_names, []), roles)
     usual = np.median(spent)
-    assert between.find_gaps() == (usual, (np.rint(spent / usual) > 1).sum())
+    assert (found.usual, found.n_gaps) == (usual, (np.rint(spent / usual) > 1).sum())
 
 
 def survey_trusted(folder, labels, border):

@@ -79,6 +79,24 @@ def test_windows_on_disk_are_those_in_memory(tmp_path, quick, seen, train_on):
         np.testing.assert_array_equal(getattr(on_disk, name)[rows], getattr(held, name))
 
 
+def test_short_windows_are_written_from_parts_that_hold_longer_ones(tmp_path, quick, seen):
+    table = study()
+    step = {}
+    for person, time in zip(table["person"].to_pylist(), table["time"].to_pylist(), strict=True):
+        step.setdefault(person, {}).setdefault(time, len(step.get(person, {})))
+    names, labels = [], []
+    for row in table.select(["person", "time", "label"]).to_pylist():
+        number = step[row["person"]][row["time"]]
+        is_short = number < 120  # twelve sequences of ten steps, then longer ones without labels
+        part = number // 10 if is_short else 20 + number // WINDOW
+        names.append(f"{row['person']} {part}")
+        labels.append(row["label"] if is_short else None)
+    for name, values in (("person", names), ("label", labels)):
+        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    audit(write(tmp_path / "study.parquet", table), tmp_path / "out", train_on=600)
+    assert seen[0].learned.features.shape[1] == 10
+
+
 def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
     audit(write(tmp_path / "study.parquet"), tmp_path / "one")
     people = sorted(set(study()["person"].to_pylist()))
@@ -94,15 +112,15 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
 
 def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_path, quick, seen, monkeypatch):
     path = write(tmp_path / "study.parquet")
-    whole, put, calls = audit(path, tmp_path / "whole"), sampling._put, []
+    whole, fill, calls = audit(path, tmp_path / "whole"), sampling._fill, []
 
     def stop(*arguments):
         calls.append(1)
-        if len(calls) == 9:
+        fill(*arguments)
+        if len(calls) == 2:  # the first call fills the windows in memory
             raise KeyboardInterrupt
-        put(*arguments)
 
-    monkeypatch.setattr(sampling, "_put", stop)
+    monkeypatch.setattr(sampling, "_fill", stop)
     with pytest.raises(KeyboardInterrupt):
         audit(path, tmp_path / "killed")
     work = tmp_path / ".killed-unfinished"
@@ -121,7 +139,7 @@ def test_windows_that_were_written_are_not_written_again(tmp_path, quick, seen, 
         with pytest.raises(KeyboardInterrupt):
             audit(path, tmp_path / "killed")
     first = as_arrays(seen[0].learned)
-    monkeypatch.setattr(sampling, "_write", None)
+    monkeypatch.setattr(sampling, "write_folder_atomically", None)
     audit(path, tmp_path / "killed", resume=True)
     for name, values in as_arrays(seen[1].learned).items():
         np.testing.assert_array_equal(first[name], values)
