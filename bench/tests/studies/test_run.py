@@ -235,12 +235,13 @@ def test_a_worker_that_dies_is_named_and_what_is_finished_is_kept(tmp_path, monk
     monkeypatch.setattr("labeltide._workers.TRIES", 1)
     study = toy_study(tmp_path)
     jobs = [FleetTask(plan, tmp_path, tmp_path / plan.digest, "cpu") for plan in plan_fleets(study, 2)]
+    before = set(multiprocessing.active_children())  # joblib keeps those of other tests
     running = run_fleets([*jobs[:2], jobs[2]._replace(data=Deadly())], 2, lambda title, runs: print)
     plan, records = next(running)
     assert [record["key"] for record in records] == [run.key for run in plan.runs]
     with pytest.raises(ChildProcessError, match=r"A worker process died; .* Finished runs are kept"):
         list(running)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_the_benchmark_starts_without_what_only_pages_and_commands_need():
