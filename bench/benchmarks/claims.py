@@ -473,6 +473,7 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
         "the true share, where it is said not to be shown and the true share lies a point or more above the interval,",
         "or where significantly more than 10 % of the named labels are right. Of sound studies about one interval in",
         "twenty misses. Brief true events without a signal look exactly like errors: no audit can tell them apart.",
+        "Kinds whose names begin with clean or wrong are of 2026-11-18; the others are of earlier versions.",
         "",
         "| study | studies | truth | shown | not shown | cannot be told | refused | wrong claims | the first said |",
         "|---|--:|--:|--:|--:|--:|--:|--:|---|",
