@@ -13,20 +13,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide import __version__
-from labeltide._files import import_extra, write_atomically
+from labeltide._files import import_extra, to_json, write_atomically
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE
 from labeltide.data.scaler import apply_scaling
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.storage import load, read_description
-from labeltide.exporting.model_card import beside_json, model_card
 from labeltide.models import MODELS
 from labeltide.tables.features import MAX_VALUE, Encoder, encoder_from_json
 
@@ -34,6 +34,7 @@ SUFFIXES = {"whole": ".onnx", "step": ".step.onnx", "json": ".json", "card": ".m
 OPSET, IR_VERSION = 17, 8  # LayerNormalization came with opset 17; onnxruntime reads both since 1.12
 CASES = ((3, 50), (1, 1), (4, 7), (2, 333))  # sequences and steps of the runs that are compared
 STREAM = (3, 40)
+MOMENTS = 5  # of the clock, at which the model card gives error rates
 TOLERANCE = 1e-5  # in probabilities
 SECONDS = 300  # that the fresh process may take
 
@@ -109,7 +110,7 @@ def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path
     result = OnnxExport(
         paths["whole"], paths["step"] if step else None, paths["json"], paths["card"], checks, step_checks
     )
-    described = json.dumps(beside_json(result, found), ensure_ascii=False, indent=1)
+    described = json.dumps(_description(result, found), ensure_ascii=False, indent=1)
     write_atomically(result.card, model_card(result, found).encode())
     write_atomically(result.json, f"{described}\n".encode())
     if step is not None:
@@ -285,6 +286,66 @@ def run_fresh(content: bytes, runs: dict[str, np.ndarray]) -> dict[str, np.ndarr
             raise ValueError(f"onnxruntime could not run the exported model: {last} No file was kept.")
         with np.load(outputs) as results:
             return {name: results[name] for name in results.files}
+
+
+def _description(result: OnnxExport, found: OnnxSource) -> dict[str, Any]:
+    """What a program needs beside the graph, and Q(t)."""
+    estimator = found.estimator
+    return to_json(
+        {
+            "labeltide": __version__,
+            "method": estimator.name,
+            "model": estimator.model_.name,
+            "causal": bool(estimator.model_.is_causal),
+            "networks": estimator.model_.members,
+            "classes": [str(name) for name in estimator.classes_],
+            "features": found.feature_names,
+            "scaled_inside": found.scaling is not None,
+            "columns": [asdict(encoder) for encoder in found.encoders],
+            "noise": {"clock": estimator.clock_grid_, "matrices": estimator.noise_matrices_},
+            "checks": [case._asdict() for case in result.checks],
+            "step_checks": [case._asdict() for case in result.step_checks],
+        }
+    )
+
+
+def model_card(result: OnnxExport, found: OnnxSource) -> str:
+    """A model card (Mitchell and others 2019) in Markdown."""
+    estimator, audit, rates = found.estimator, found.audit or {}, []
+    grid = np.asarray(estimator.clock_grid_)
+    if grid.ndim == 1:
+        chosen = np.unique(np.linspace(0, len(grid) - 1, MOMENTS).round().astype(int))
+        wrong = 1 - np.diagonal(estimator.noise_matrices_, axis1=1, axis2=2)[chosen]
+        rates = list(zip(grid[chosen].tolist(), wrong.tolist(), strict=True))
+    share = [audit["noise"].get(name) for name in ("rate", "rate_lower", "rate_upper")] if audit else [None]
+    environment = Environment(
+        loader=PackageLoader("labeltide.exporting"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["plain"] = _plain
+    return environment.get_template("model_card.md").render(
+        result=result,
+        found=found,
+        estimator=estimator,
+        model=estimator.model_,
+        classes=[_plain(name) for name in estimator.classes_],
+        version=__version__,
+        table=audit.get("table"),
+        share=None if None in share else share,
+        rates=rates,
+        kind=np.dtype(found.dtype).name,
+        warnings=[check for check in audit.get("diagnostics") or [] if check.get("is_warning")],
+    )
+
+
+def _plain(name: Any) -> str:
+    """A user's name in Markdown: on one line, without marks that Markdown or HTML would act on."""
+    shown = " ".join("".join(letter if letter.isprintable() else " " for letter in str(name)).split())
+    for mark in "\\`*_[]<>|#":
+        shown = shown.replace(mark, {"<": "&lt;", ">": "&gt;"}.get(mark, f"\\{mark}"))
+    return shown
 
 
 class OnnxSource(NamedTuple):
