@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.fft import dct
-from scipy.stats import f as f_distribution
 
 from labeltide._clock import cells_of, one_period
 from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, same_data
@@ -230,13 +228,8 @@ class Statistic(NamedTuple):
         return np.asarray(each + np.einsum("...ks,st,...kt->...", total, self.common, total))
 
 
-# Permutations of the clock. Independent rows are exchangeable under the null hypothesis, so that their moments can be
-# permuted (Good 2005). Windows of one person are rotated against their moments, each person by a random shift, which
-# keeps their serial correlation (restricted permutation; Edgington and Onghena 2007). The first window then follows the
-# last, so the reference is approximate, and fails where causes last for much of the clock (`lasting_causes`).
-
-# Cosine waves over the windows of a person that count as slow (docs/decisions/015-tests-of-change.md).
-SLOW_WAVES = 4  # by hand
+# Permutations of the clock: independent rows are exchangeable under the null hypothesis, so that their moments can be
+# permuted (Good 2005).
 
 
 def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
@@ -256,31 +249,6 @@ def shuffle_rows(
         yield index[order]
 
 
-def rotate_people(
-    index: np.ndarray,
-    mask: np.ndarray,
-    people: Sequence[np.ndarray],
-    n_replicates: int,
-    generator: np.random.Generator,
-) -> Iterator[np.ndarray]:
-    """The moments (rows, steps) after a random rotation of each person's steps; `people` are rows in their order."""
-    n_steps = mask.shape[1]
-    steps = [(rows[:, None] * n_steps + np.arange(n_steps))[mask[rows]] for rows in people]  # of each person, flat
-    for _ in range(n_replicates):
-        rotated = index.ravel().copy()
-        for own in steps:
-            rotated[own] = np.roll(rotated[own], generator.integers(len(own)))
-        yield rotated.reshape(index.shape)
-
-
-def in_order(rows: np.ndarray, moments: ClockMoments, mask: np.ndarray) -> np.ndarray:
-    """The rows in the order of their mean moments; of a periodic clock, circular means."""
-    coordinates, real = moments.coordinates(rows), mask[rows][..., None]
-    mean = (coordinates * real).sum(1) / real.sum(1)
-    moment = mean[:, 0] if mean.shape[1] == 1 else np.arctan2(mean[:, 1], mean[:, 0]) % (2 * np.pi)
-    return rows[np.argsort(moment, kind="stable")]
-
-
 def step_residuals(fit: NullFit, change: Directions) -> np.ndarray:
     """Residuals of the tested entries, summed within each share: (rows, steps, groups * shares)."""
     columns = []
@@ -296,20 +264,6 @@ def score_of_moments(residuals: np.ndarray, index: np.ndarray, change: Direction
     of_moment = change.functions[index.ravel()]  # (rows * steps, functions)
     scores = of_moment.T @ residuals.reshape(len(of_moment), -1)
     return scores.reshape(scores.shape[0], len(change.groups), -1).transpose(1, 0, 2)
-
-
-def lasting_causes(residuals: np.ndarray, people: Sequence[np.ndarray]) -> float:
-    """Power of slow waves in the windows of people, over that of faster ones; about 1 for independent windows.
-
-    Waves are those of the discrete cosine transform. A change moves all people alike, so only how they differ counts.
-    """
-    waves = [dct(residuals[rows].sum(1), axis=0, norm="ortho")[1:] for rows in people]  # (windows - 1, columns)
-    slow = np.stack([of_person[:SLOW_WAVES] for of_person in waves])  # (people, waves, columns)
-    fast = np.concatenate([of_person[SLOW_WAVES:] for of_person in waves])
-    slow_power = slow.var(0, ddof=1).mean(0)
-    fast_power = (fast**2).mean(0)
-    seen = fast_power > 0
-    return float((slow_power[seen] / fast_power[seen]).mean()) if seen.any() else np.inf
 
 
 # Sign flips of people's contributions to the score (Hemerik, Goeman and Finos 2020; Winkler and others 2014).
@@ -365,48 +319,27 @@ def flip_signs(scores: np.ndarray, n_replicates: int, generator: np.random.Gener
     return np.sqrt(len(scores) / (len(scores) - 1)) * np.tensordot(signs, scores, 1)
 
 
-def compare_with_people(scores: np.ndarray, inverses: np.ndarray) -> float:
-    r"""p-value of the mean contribution of (people, groups, functions, shares), against how people differ.
-
-    :math:`F = G \sum_d \bar z_d^2 / \sum_d s_d^2` over the standardised contributions z of G people, with Box's
-    correction (1954) for directions of unequal variance.
-    """
-    factor = np.linalg.cholesky(inverses)  # of (groups, shares, shares)
-    contributions = np.einsum("pgks,gst->pgkt", scores, factor).reshape(len(scores), -1)
-    people, variance = len(scores), contributions.var(0, ddof=1)
-    if not variance.any():
-        return 1.0
-    ratio = people * (contributions.mean(0) ** 2).sum() / variance.sum()
-    freedom = variance.sum() ** 2 / (variance**2).sum()  # number of directions, times Box's epsilon
-    return float(f_distribution.sf(ratio, freedom, freedom * (people - 1)))
-
-
 # Which reference distribution a test of change takes: chosen by the design of the study, never by its result.
 #
 # - `people`: at least eight people. The signs of their contributions are flipped; nothing is assumed about the windows
 #   of one person.
-# - `rotations`: four to seven people with many windows each, at different moments of the clock. The p-value is the
-#   larger of that of the rotations and of an F test of people's mean contribution.
 # - `permutations`: rows are not grouped and lie at different moments, so that they are exchangeable.
 # - `bootstrap`: every row runs through most of the clock; labels are drawn from the null (parametric bootstrap).
 # - `none`: none of these keeps its size; whether the noise changes cannot be told.
 
-METHODS = ("people", "rotations", "permutations", "bootstrap", "none")
+METHODS = ("people", "permutations", "bootstrap", "none")
 # docs/decisions/015-tests-of-change.md
 MIN_PEOPLE = 8  # 2^7 = 128 different statistics under sign flips
-MIN_ROTATED_PEOPLE = 4  # by hand
-MIN_WINDOWS = 24  # by hand: of each person whose windows are rotated
 MIN_VARIANCE_SHARE = 0.5  # by hand: of the variance of moments that permutations must move, for some power
 MIN_PERMUTATIONS = 1000  # by hand
 
 
 class StudyDesign(NamedTuple):
-    """The reference distribution of a test of change, and the units that it permutes, rotates or flips."""
+    """The reference distribution of a test of change, and the units that it permutes or flips."""
 
     method: str  # one of METHODS
     n_units: int  # people, or rows where these are the units
-    units: list[np.ndarray]  # rows of each person in their order, or rows that are exchangeable
-    mask: np.ndarray  # (rows, steps), False on padding
+    units: list[np.ndarray]  # rows of each person, or rows that are exchangeable
 
 
 def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np.ndarray) -> StudyDesign:
@@ -418,20 +351,17 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
         movable = _variance(moments, mask, groups, of_rows=True) if groups else 0.0
         enough = sum(math.lgamma(len(group) + 1) for group in groups) >= math.log(MIN_PERMUTATIONS)
         if enough and movable >= MIN_VARIANCE_SHARE * _variance(moments, mask, [rows]) > 0:
-            return StudyDesign("permutations", sum(len(group) for group in groups), groups, mask)
-        return StudyDesign("bootstrap", len(rows), [], mask)
+            return StudyDesign("permutations", sum(len(group) for group in groups), groups)
+        return StudyDesign("bootstrap", len(rows), [])
     person = training.clusters.numpy()
-    people = [in_order(rows[person[rows] == name], moments, mask) for name in np.unique(person[rows])]
+    people = [rows[person[rows] == name] for name in np.unique(person[rows])]
     everyone = [np.concatenate(people)] if people else []
     method, total = "none", _variance(moments, mask, everyone)
     if len(people) >= MIN_PEOPLE and total > 0:
         method = "people"
     elif people and (total == 0 or _variance(moments, mask, everyone, of_rows=True) < MIN_VARIANCE_SHARE * total):
         method = "bootstrap"
-    elif len(people) >= MIN_ROTATED_PEOPLE and min(map(len, people)) >= MIN_WINDOWS:
-        movable = _variance(moments, mask, people, of_rows=True)
-        method = "rotations" if movable >= MIN_VARIANCE_SHARE * total else "none"
-    return StudyDesign(method, len(people), people, mask)
+    return StudyDesign(method, len(people), people)
 
 
 def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray], *, of_rows: bool = False) -> float:
@@ -488,9 +418,6 @@ def observed_scores(fit: NullFit, change: Directions, moments: ClockMoments, per
 
 # Test of whether the noise changes over a clock, with a reference distribution that suits the design of the study.
 
-# Power of slow waves over that of fast ones, above which rotations are not trusted to keep their size
-# (docs/decisions/015-tests-of-change.md).
-MAX_LASTING = 1.75  # by hand
 ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
 
 
@@ -552,10 +479,10 @@ def score_test(
     n_replicates: int,
     seed: int,
 ) -> ChangeTest:
-    """Score test of a fitted null, with people, rotations or permutations as its reference."""
+    """Score test of a fitted null, with people or permutations as its reference."""
     change = find_change(fit, moments, null, alternative)
     generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
-    person = np.zeros(len(design.mask), dtype=np.int64)  # rows without labels count for the first, and add nothing
+    person = np.zeros(len(fit.labels), dtype=np.int64)  # rows without labels count for the first, and add nothing
     for number, rows in enumerate(design.units):
         person[rows] = number
     if design.method == "people":
@@ -563,18 +490,10 @@ def score_test(
         scores = np.concatenate([of_people.sum(0)[None], flip_signs(of_people, n_replicates, generator)])
     else:
         residuals, index = step_residuals(fit, change), moments.axis_index
-        if design.method == "permutations":
-            moved = shuffle_rows(index, design.units, n_replicates, generator)
-        elif lasting_causes(residuals, design.units) > MAX_LASTING:  # rotations would not keep their size
-            return ChangeTest(np.nan, np.nan, "none", design.n_units)
-        else:
-            moved = rotate_people(index, design.mask, design.units, n_replicates, generator)
+        moved = shuffle_rows(index, design.units, n_replicates, generator)
         scores = np.stack([score_of_moments(residuals, moments_of, change) for moments_of in (index, *moved)])
     observed, *replicates = statistic(scores).tolist()
     p = p_value(observed * (1 - ROUNDING), np.array(replicates))
-    if design.method == "rotations":  # approximate; a change must also stand out from how people differ
-        of_people = person_scores(fit, change, moments, null, person)
-        p = max(p, compare_with_people(of_people, statistic.inverses))
     return ChangeTest(observed, p, design.method, design.n_units)
 
 

@@ -85,11 +85,10 @@ class Temporality(TemporalityDisplay):
         Of the null that the noise does not change over the clock; NaN where it cannot be told.
     method : str
         The reference distribution of the test, chosen by the design of the study. "people": the signs of people's
-        contributions are flipped, and nothing is assumed about the windows of one person. "rotations": the windows of
-        each of few people are rotated against their moments. "permutations": rows without known people swap their
-        moments. "bootstrap": labels are drawn from noise that does not change, where every row runs through the clock.
-        "none": people are too few, or causes last too long, for a test that keeps its size; or a class is not among
-        the 24 commonest, which alone are tested by themselves.
+        contributions are flipped, and nothing is assumed about the windows of one person. "permutations": rows without
+        known people swap their moments. "bootstrap": labels are drawn from noise that does not change, where every row
+        runs through the clock. "none": people are too few for a test that keeps its size; or a class is not among the
+        24 commonest, which alone are tested by themselves.
     n_units : int
         How many people stand behind the test; rows, where people are not known.
     change, change_lower, change_upper : float

@@ -129,7 +129,6 @@ def test_too_few_people_are_said_to_be_too_few(audits):
     ("method", "said"),
     [
         ("people", "The units of the test are 30 people or recordings."),
-        ("rotations", "The windows of 30 people or recordings were rotated against the clock"),
         ("permutations", "The times of 30 windows were permuted"),
         ("bootstrap", ""),
     ],

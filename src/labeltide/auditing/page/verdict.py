@@ -325,7 +325,6 @@ def units_behind(test: Mapping[str, Any]) -> str:
     method, windows = test.get("method"), count(number(test.get("n_units")), "window")
     said = {
         "people": f" The units of the test are {units(test)}.",
-        "rotations": f" The windows of {units(test)} were rotated against the clock (a permutation test).",
         "permutations": f" The times of {windows} were permuted, assuming independent windows.",
     }
     return said.get(str(method), "")
