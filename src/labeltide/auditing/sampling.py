@@ -89,8 +89,13 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
         tidy, tidied_said = _choose_tidying(counts, roles, options)
     layout, sorted_said = open_layout(prepared, options.window, options.checkpoint, on_rows, tidy)
-    _check_training(layout, options)
-    n_rows, n_windows = layout.survey.n_rows, layout.size.windows
+    n_rows, n_windows, size = layout.survey.n_rows, layout.size.windows, layout.size
+    if options.train_on is not None:  # refuse to draw more windows than fit into memory
+        wanted = fitting.most_windows(size, options.pace, options.n_train)
+        on_disk = wanted > fitting.most_windows(size, options.pace)
+        n_features = None if on_disk else len(layout.columns.features)
+        numbers = n_features, len(layout.class_names), len(layout.annotator_names or " ")
+        check_training_memory((wanted, size.window), round(size.labels * wanted / size.windows), *numbers)
     held, places = draw_windows(layout, options, _shown(stages, n_rows, (0.6, 0.7)))
     layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.7, 0.8)))
     said = [*roles.messages, *prepared.row_messages, *tidied_said, *say_blank(counts, roles), *sample.said]
@@ -110,20 +115,6 @@ def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptio
     tidy, messages = choose_tidying(counts, roles, options.missing, options.classes)
     in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
     return replace(tidy, in_text=tuple(in_text)), messages
-
-
-def _check_training(layout: Layout, options: AuditOptions) -> None:
-    """Refuse to draw more windows than fit into memory, where the user asked for many."""
-    if options.train_on is None:
-        return
-    size = layout.size
-    wanted = fitting.most_windows(size, options.pace, options.n_train)
-    labels = round(size.labels * wanted / size.windows)
-    on_disk = wanted > fitting.most_windows(size, options.pace)
-    n_features = None if on_disk else len(layout.columns.features)
-    check_training_memory(
-        (wanted, size.window), labels, n_features, len(layout.class_names), len(layout.annotator_names or " ")
-    )
 
 
 def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
@@ -380,15 +371,14 @@ def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], 
 # Chunks of rows, read as a table in memory is, with what is known of the whole table.
 
 
-def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
-    """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
-    rows = read_rows(layout, chunk)
-    return to_steps(layout, rows).take(layout.windows(chunk)[0]), rows.table[ROW].to_numpy()
-
-
 def read_rows(layout: Layout, chunk: Chunk) -> TableRows:
     """Read a chunk with the number of each row in the user's table, and find the steps of its sorted rows."""
-    table, survey = plain_table(layout.stream.read(chunk.first_row, chunk.last_row)), layout.survey
+    table, survey = layout.stream.read(chunk.first_row, chunk.last_row), layout.survey
+    # Columns of odd types become texts or numbers; those that are dictionary-encoded stay so.
+    plain = [field.name for field in table.schema if not pa.types.is_dictionary(field.type)]
+    simple = load_table(open_table(table.select(plain))) if plain else table
+    for name in plain:
+        table = table.set_column(table.column_names.index(name), name, simple[name])
     if ROW not in table.column_names:  # neither a copy nor sorted
         table = table.append_column(ROW, pa.array(np.arange(chunk.first_row, chunk.last_row)))
     totals = survey.counts[chunk.first_sequence : chunk.last_sequence]
@@ -432,15 +422,6 @@ def _sorted_rows(
     step_of_row = np.cumsum(new_step) - 1
     steps = Steps(rows, sequence, ids, step_times, step_of_row, annotator, None, offset, totals)
     return TableRows(table, columns, steps, None, annotator, layout.annotator_names)
-
-
-def plain_table(table: pa.Table) -> pa.Table:
-    """The table with columns of odd types as texts or numbers; those that are dictionary-encoded stay so."""
-    names = [field.name for field in table.schema if not pa.types.is_dictionary(field.type)]
-    simple = load_table(open_table(table.select(names))) if names else table
-    for name in names:
-        table = table.set_column(table.column_names.index(name), name, simple[name])
-    return table
 
 
 def to_steps(layout: Layout, rows: TableRows) -> AuditSteps:

@@ -95,7 +95,13 @@ def find_posterior(
     chain = label_chain(data, fits, grid, period, annotators)
     all_known = data.trusted is not None and bool((data.trusted >= 0)[data.mask].all())
     if predict is not None and not all_known:
-        taught = chain._replace(matrices=_training_noise(data, chain))
+        # Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
+        # Networks that are trained as if a quarter were wrong let the features decide
+        # (docs/decisions/002-training-noise.md).
+        error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
+        wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
+        looks_clean = (error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None]
+        taught = chain._replace(matrices=torch.where(looks_clean, wary, chain.matrices))
         noise = _noise_function(data, taught, grid, period).to(folds.device)
         log_probs, future, networks = predict(noise)
         data = data.with_evidence(log_probs, informedness(taught.matrices), future)
@@ -131,17 +137,6 @@ def find_posterior(
             }
         )
     return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
-
-
-def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
-    """The Q of each fit with which its networks are trained: that of the labels alone, where it has errors.
-
-    Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
-    Networks that are trained as if a quarter were wrong let the features decide (docs/decisions/002-training-noise.md).
-    """
-    error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
-    wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
-    return torch.where((error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None], wary, chain.matrices)
 
 
 def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
@@ -363,9 +358,7 @@ class Inferred:
         self._check_one_clock("annotator_estimates_", "noise_at(clock, annotator)")
         if self.noise_.annotators == 1:
             return (self.noise_estimate_,)
-        estimates: tuple[NoiseEstimate, ...]
-        estimates = self._find("annotator_estimates", lambda: self._estimate()["annotator_estimates"])
-        return estimates
+        return tuple(self._find("annotator_estimates", lambda: self._estimate()["annotator_estimates"]))
 
     @property
     def temporality_(self) -> Temporality:
