@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,17 +65,14 @@ from labeltide.tables.windows import Windows, read_clocks, say_windows
 OnRows = Callable[[int], None]
 
 
-class LargeTable(NamedTuple):
-    """What was read of a large table: the windows to learn from are `learned`, on disk, or the sample where None."""
+def read_large_table(
+    table: Any, files: FileSet, options: AuditOptions, stages: Stages
+) -> tuple[Layout, AuditInput, int, TrainingWindows | None]:
+    """Count, open and survey the table, draw the windows to learn from, and say every decision.
 
-    layout: Layout
-    sample: AuditInput
-    n_windows: int
-    learned: TrainingWindows | None
-
-
-def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: Stages) -> LargeTable:
-    """Count, open and survey the table, draw the windows to learn from, and say every decision."""
+    Returns how the table is read, the sample, the number of windows, and those to learn from, on disk, where these are
+    not the sample.
+    """
     roles = find_roles(files, options.columns)
     files = name_files(files, roles, options.missing)
     assert options.checkpoint is not None
@@ -107,7 +104,7 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
     on_rows = _shown(stages, n_rows, (0.8, 1.0))
     learned = None if places is None else map_windows(layout, places, sample, options.checkpoint, on_rows)
-    return LargeTable(layout, sample, n_windows, learned)
+    return layout, sample, n_windows, learned
 
 
 def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptions) -> tuple[Tidying, list[str]]:

@@ -151,18 +151,15 @@ class TrainingStep:
         if self.compiled:  # filler rows cost nothing there, so members that have stopped are not computed
             table = table.masked_fill(~self.state.active[:, None], -1)
         for number, rows in enumerate(table):
-            self._put(rows, first=number == 0)
+            if self.rows is None or self.rows.shape != rows.shape:
+                self.reset()
+                self.rows = torch.full_like(rows, -1)
+                self.whole.prepare()  # on filler rows, which change nothing
+            self.rows.copy_(rows)
+            self.is_first = number == 0
+            self.first.fill_(self.is_first)
             self.whole()
         return self.total / self.labels.clamp_min(1e-12)
-
-    def _put(self, rows: Tensor, first: bool) -> None:
-        if self.rows is None or self.rows.shape != rows.shape:
-            self.reset()
-            self.rows = torch.full_like(rows, -1)
-            self.whole.prepare()  # on filler rows, which change nothing
-        self.rows.copy_(rows)
-        self.first.fill_(first)
-        self.is_first = first
 
     def _step(self) -> None:
         assert self.rows is not None
@@ -269,7 +266,8 @@ class Running:
         # A penalty with a weight for each member would not match a smaller fleet.
         is_shared = not any(isinstance(penalty.weight, Tensor) for penalty in step.objective.penalties)
         most = len(active) - 1 if in_turn else len(active) // 2
-        if not (in_turn or _is_large(step)) or not is_shared or int(active.sum()) > most:
+        is_large = step.is_recorded and step.data.members >= MIN_MEMBERS
+        if not (in_turn or is_large) or not is_shared or int(active.sum()) > most:
             return self
         chosen = active.nonzero().flatten()
         step.reset()  # frees memory of graphs, which are not replayed again
@@ -291,10 +289,6 @@ class Running:
         sums = scores.new_zeros(2, len(self.whole.active) // together)  # of losses, and their number
         sums.index_add_(1, team, torch.stack([torch.where(scored, scores, 0.0), scored.to(scores)]))
         return (sums[0] / sums[1])[team]
-
-
-def _is_large(step: TrainingStep) -> bool:
-    return step.is_recorded and step.data.members >= MIN_MEMBERS
 
 
 # Backpropagation on the CPU without autograd, by compiled kernels on preallocated memory. `Fleet.score` and autograd

@@ -122,9 +122,9 @@ def _words_of(column: str) -> str:
 
 
 def _issues(results: Results, words: dict[str, SharedTexts]) -> dict[str, Any]:
-    parts, total = results.first_issues(MAX_ISSUES)
+    parts, total = _batches(results.issues, PART)  # a part at a time: their texts may be long
     columns: dict[str, list[Any]] = {name: [] for name in ISSUE_COLUMNS}
-    for part in parts:
+    for part in islice(parts, -(-MAX_ISSUES // PART)):
         for name, holds in ISSUE_COLUMNS.items():
             # An earlier version may have written fewer columns; each line is then empty there.
             values = part[name].to_pylist() if name in part.schema.names else [None] * len(part)
@@ -372,11 +372,6 @@ class Results:
     def in_folder(cls, folder: Path, needed: Sequence[str] = ()) -> Results:
         """The results that an audit wrote into a folder; `needed` as of `load_audit_json`."""
         return cls(read_audit(folder, needed), Path(folder) / LABELS, Path(folder) / ISSUES)
-
-    def first_issues(self, most: int) -> tuple[Iterator[pa.RecordBatch], int]:
-        """The first ranked issues, a part at a time (their texts may be long), and how many there are in all."""
-        parts, total = _batches(self.issues, min(most, PART))
-        return islice(parts, -(-most // PART)), total
 
     def labels_of(self, sequences: list[str]) -> pa.Table:
         """The labels of some sequences, with their `position` among all labels."""
