@@ -43,7 +43,7 @@ from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, j
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import AuditInput, Learned, audit_window, choose_source, read_audit_steps
+from labeltide.auditing.reading import AuditInput, TrainingWindows, audit_window, choose_source, read_audit_steps
 from labeltide.auditing.results import (
     ISSUES,
     LABELS,
@@ -274,7 +274,7 @@ class Study(NamedTuple):
     options: AuditOptions
     table: Layout | MemoryTable
     sample: AuditInput
-    learned: Learned
+    learned: TrainingWindows
     windows: np.ndarray
     n_windows: int
     about: dict[str, Any]
@@ -357,7 +357,9 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks, shifts)
 
 
-def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
+def _check(
+    read: AuditInput, learned: TrainingWindows, options: AuditOptions
+) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
     """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
 
     Annotators who name classes differently are refused.

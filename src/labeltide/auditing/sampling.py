@@ -250,7 +250,7 @@ def read_sample(
         sequence_names=tuple(names),
         ids=pa.DictionaryArray.from_arrays(pa.array(of_row), pa.array(names)),
         columns=layout.prepared.shown.describe(),
-        all_steps=layout.size.steps,
+        n_all_steps=layout.size.steps,
         said=said,
     )
     return layout, leave_out(sample, layout.rare), features
