@@ -22,14 +22,7 @@ from pyarrow import parquet
 from labeltide import __version__, _validation
 from labeltide._files import safe_texts
 from labeltide.auditing.compare import open_results
-from labeltide.auditing.decisions import (
-    DECISIONS,
-    Decision,
-    DecisionStore,
-    audit_identity,
-    file_digest,
-    settled_labels,
-)
+from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, audit_identity, file_digest, settled_labels
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels

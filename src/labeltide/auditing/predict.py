@@ -14,7 +14,6 @@ from pyarrow import parquet
 from torch import Tensor
 
 from labeltide import _validation
-from labeltide._validation import check_device
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.findings import as_texts
 from labeltide.auditing.judging import STEPS_AT_ONCE, small_softmax, work_ahead
@@ -145,7 +144,7 @@ def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
             f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
             "classes. Audit again."
         )
-    device = check_device(device)
+    device = _validation.check_device(device)
     fleet = estimator.model_.eval().to(device)
     return Predictor(fleet, classes, encoders, audit["settings"]["window"], device), audit
 

@@ -15,7 +15,6 @@ from pyarrow import dataset
 from labeltide import _validation
 from labeltide._display import ShortRepr
 from labeltide._files import to_json
-from labeltide._validation import check_choice
 from labeltide.auditing import fitting
 from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
@@ -44,14 +43,7 @@ from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
 from labeltide.auditing.reading import AuditInput, TrainingWindows, audit_window, choose_source, read_audit_steps
-from labeltide.auditing.results import (
-    ISSUES,
-    LABELS,
-    check_folder,
-    new_results,
-    rank_issues,
-    write_findings,
-)
+from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
 from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
 from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.stages import Stages, show_stages
@@ -171,7 +163,7 @@ class TableAudit(ShortRepr):
             In pandas, labels and issues have the index of the frame that was audited.
         of : {"labels", "issues", "noise"}
         """
-        table = getattr(self, check_choice("table of an audit", of, TABLES))
+        table = getattr(self, _validation.check_choice("table of an audit", of, TABLES))
         frame = as_frame(table, kind)
         if kind == "pandas" and self.index is not None and of != "noise":
             frame.index = self.index.take(table["row"].to_numpy())

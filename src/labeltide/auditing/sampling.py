@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from labeltide.auditing.survey import (
     ROW,
     Chunk,
     Layout,
+    OnRows,
     count_columns,
     find_roles,
     mix,
@@ -51,18 +52,8 @@ from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
 from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files
-from labeltide.tables.times import (
-    MINUTE,
-    Moments,
-    count_gaps,
-    read_moments,
-    say_gaps,
-    written_length,
-    written_offset,
-)
+from labeltide.tables.times import MINUTE, Moments, count_gaps, read_moments, say_gaps, written_length, written_offset
 from labeltide.tables.windows import Windows, read_clocks, say_windows
-
-OnRows = Callable[[int], None]
 
 
 def read_large_table(

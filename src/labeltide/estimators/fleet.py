@@ -585,9 +585,6 @@ class Methods(Mapping[str, "type[NoisyLabelClassifier]"]):
         module, method = self.homes[name]
         return getattr(import_module(f"labeltide.estimators.{module}"), method)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.homes
-
     def __iter__(self) -> Iterator[str]:
         return iter(self.homes)
 

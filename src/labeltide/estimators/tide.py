@@ -20,7 +20,7 @@ from labeltide._clock import Cells, Period, one_period
 from labeltide._fleet import stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, informedness
 from labeltide.chain.em import flat_chain, join_evidence, label_chain
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import posteriors
 from labeltide.chain.select import choose_noise
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import NoisyLabelClassifier
@@ -108,8 +108,7 @@ def find_posterior(
     if data.evidence is not None:
         chain = join_evidence(data, fits, chain, grid, period, clusters)
     chosen = choose_noise(data, fits, chain, folds, grid, period)
-    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
-    assert labels is not None
+    labels = posteriors(data, fits, chosen.parameters)
     count = networks[0].members // len(folds) if networks else 0  # networks of one fit and direction
     learned: list[dict[str, Any]] = []
     for fit in range(len(folds)):
@@ -458,8 +457,7 @@ class Inferred:
                 )
             with torch_on_one_thread():
                 self.findings_[name] = compute()
-        found: Found = self.findings_[name]
-        return found
+        return self.findings_[name]
 
     def _estimate(self) -> dict[str, Any]:
         """The common estimate and those of annotators, from one bootstrap."""

@@ -479,7 +479,7 @@ def drop_missing(
             counts[_as_whole(value)] += int(count)
     dropped, messages = choose_missing(counts, asked)
     if asked is None and messages:
-        warnings.warn(" ".join(messages), UserWarning, stacklevel=5)
+        warnings.warn(" ".join(messages), UserWarning, stacklevel=4)
     return [
         (drop_values(*part, np.array([v in dropped for v in part[1]], dtype=bool)) if dropped else part)
         for part in parts

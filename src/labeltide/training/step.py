@@ -266,8 +266,7 @@ class Running:
         # A penalty with a weight for each member would not match a smaller fleet.
         is_shared = not any(isinstance(penalty.weight, Tensor) for penalty in step.objective.penalties)
         most = len(active) - 1 if in_turn else len(active) // 2
-        is_large = step.is_recorded and step.data.members >= MIN_MEMBERS
-        if not (in_turn or is_large) or not is_shared or int(active.sum()) > most:
+        if not (in_turn or _is_large(step)) or not is_shared or int(active.sum()) > most:
             return self
         chosen = active.nonzero().flatten()
         step.reset()  # frees memory of graphs, which are not replayed again
@@ -289,6 +288,10 @@ class Running:
         sums = scores.new_zeros(2, len(self.whole.active) // together)  # of losses, and their number
         sums.index_add_(1, team, torch.stack([torch.where(scored, scores, 0.0), scored.to(scores)]))
         return (sums[0] / sums[1])[team]
+
+
+def _is_large(step: TrainingStep) -> bool:
+    return step.is_recorded and step.data.members >= MIN_MEMBERS
 
 
 # Backpropagation on the CPU without autograd, by compiled kernels on preallocated memory. `Fleet.score` and autograd
