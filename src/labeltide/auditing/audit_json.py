@@ -15,11 +15,14 @@ from labeltide._validation import COUNT, FLAG, NUMBER, POSITIVE, TEXT, Maybe, Ru
 from labeltide.auditing.results import AUDIT, FORMAT
 
 
-def load_audit_json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
-    """The content of audit.json; a ValueError names the field that is not what an audit writes.
+def load_audit_json(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The content of audit.json in a folder; a ValueError names the field that is not what an audit writes.
 
     Fields that are `needed` must be present; dots stand between levels, as in "table.columns".
     """
+    path = Path(folder) / AUDIT
+    if not path.exists():
+        raise FileNotFoundError(f"{path.parent} holds no {AUDIT}. Name a folder that `labeltide audit` wrote.")
     try:
         content = json.loads(path.read_bytes(), parse_int=read_whole, parse_constant=_refuse_constant)
         check_content(content, {})

@@ -134,7 +134,7 @@ def _predict_in_memory(
 def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
     """The model of an audit, and its numbers."""
     folder = find_folder(Path(model))
-    audit = load_audit_json(folder / AUDIT, NEEDED)
+    audit = load_audit_json(folder, NEEDED)
     estimator = load(folder / MODEL / MODEL_FILE)
     encoders = tuple(encoder_from_json(fields) for fields in audit["encoders"])
     classes = tuple(str(name) for name in estimator.classes_)

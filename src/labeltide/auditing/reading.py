@@ -21,7 +21,6 @@ from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_r
 from labeltide.tables.tidy import (
     ColumnOverview,
     TableCounts,
-    Tidying,
     choose_tidying,
     describe_overview,
     name_table,
@@ -170,7 +169,7 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     if columns.trusted:
         trusted = read_trusted(loaded, columns.trusted, labels.classes, rows.steps)
         said.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
-    overview = overview_of(counts, tidy, table.names, columns, features)
+    overview = describe_overview(counts, tidy, table.names, columns, features)
     if not features.columns:
         said.append(without_features(rows.n_annotators))
         features = position_feature(rows.steps)
@@ -187,14 +186,6 @@ def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:
         for name, count in blank.items()
         if count
     ]
-
-
-def overview_of(
-    counts: TableCounts, tidy: Tidying, names: Sequence[str], columns: RoleColumns, features: Features
-) -> tuple[ColumnOverview, ...]:
-    """The overview of a table, `names` are those of all its columns."""
-    used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
-    return describe_overview(counts, tidy, names, columns, used, why)
 
 
 def read_new_table(

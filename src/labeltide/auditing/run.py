@@ -71,21 +71,16 @@ def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any
         raise ValueError(f"corrected needs the audited frame of pandas, polars or Arrow. Got {kind}.") from None
     if len(table) != described["rows"]:
         raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
-    for column, part in _by_column(lines, described).items():
+    columns, names = described["columns"], described["annotators"]
+    parts = {columns["label"]: lines}  # the audited lines of every label column: one, or one for each annotator
+    if columns.get("annotator") is None and names:
+        annotators = np.asarray(lines["annotator"].to_pylist(), dtype=object)
+        parts = {name: lines.filter(pa.array(annotators == name)) for name in names}
+    for column, part in parts.items():
         if column not in table.columns:
             raise ValueError(f"The frame must be the audited one, with the label column {column!r}.")
         table = table.with_columns(_corrected_column(table[column], part))
     return table.to_native()
-
-
-def _by_column(lines: pa.Table, described: dict[str, Any]) -> dict[str, pa.Table]:
-    """The audited lines of every label column: one column, or one for each annotator."""
-    columns = described["columns"]
-    names = described["annotators"]
-    if columns.get("annotator") is not None or not names:
-        return {columns["label"]: lines}
-    annotators = np.asarray(lines["annotator"].to_pylist(), dtype=object)
-    return {name: lines.filter(pa.array(annotators == name)) for name in names}
 
 
 def _corrected_column(values: Any, lines: pa.Table) -> Any:
@@ -406,19 +401,9 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
             summary["compare"] = compare_audits(baseline, Results(summary, lines, lines)).summary
         if draft is not None:
             write_findings(draft, summary, noise, estimator.save)
-            write_page(draft, ShownResults(summary, draft / LABELS, draft / ISSUES, shown))
+            write_page(draft, Results(summary, draft / LABELS, draft / ISSUES, shown))
     labels = held if held is not None or options.folder is None else dataset.dataset(options.folder / LABELS)
     return TableAudit(summary, labels, noise, estimator, options.folder, frame_index(table))
-
-
-@dataclass(frozen=True)
-class ShownResults(Results):
-    """Results of which the lines that timelines show are in memory."""
-
-    lines: pa.Table = field(default_factory=lambda: pa.table({}))
-
-    def labels_of(self, sequences: list[str]) -> pa.Table:
-        return self.lines
 
 
 def _fit(

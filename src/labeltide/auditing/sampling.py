@@ -25,7 +25,6 @@ from labeltide.auditing.reading import (
     AuditSteps,
     TrainingWindows,
     needed_columns,
-    overview_of,
     position_feature,
     say_blank,
     without_features,
@@ -51,7 +50,7 @@ from labeltide.tables.files import FileSet
 from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
-from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files
+from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, describe_overview, name_files
 from labeltide.tables.times import MINUTE, Moments, count_gaps, read_moments, say_gaps, written_length, written_offset
 from labeltide.tables.windows import Windows, read_clocks, say_windows
 
@@ -91,7 +90,7 @@ def read_large_table(
     said.append(say_windows(n_windows, layout.window, layout.survey.counts))
     said += say_rare(layout.survey.class_names, layout.survey.class_counts, layout.rare)
     said += [*sorted_said, f"The table is read in {count(len(layout.chunks), 'part')}."]
-    overview = overview_of(counts, tidy, files.schema.names, roles, features)
+    overview = describe_overview(counts, tidy, files.schema.names, roles, features)
     sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
     on_rows = _shown(stages, n_rows, (0.8, 1.0))
     learned = None if places is None else map_windows(layout, places, sample, options.checkpoint, on_rows)

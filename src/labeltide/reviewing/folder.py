@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.decisions import audit_identity, file_digest
-from labeltide.auditing.page.payload import read_audit, read_times
+from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import AUDIT, LABELS, read_labels
 from labeltide.tables.columns import code_values
 from labeltide.tables.files import open_file
@@ -43,7 +44,7 @@ class AuditFolder:
                 "TABLE --out FOLDER."
             )
         try:
-            summary = read_audit(folder)
+            summary = load_audit_json(folder)
         except (UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ValueError(f"{str(folder / AUDIT)!r} cannot be read: {error}") from None
         if not isinstance(summary.get("table"), Mapping) or not summary["table"].get("classes"):
@@ -56,7 +57,7 @@ class AuditFolder:
 
     def check_current(self) -> None:
         """Refuse to write into a folder that holds another audit by now: its rows may be other rows."""
-        if audit_identity(read_audit(self.folder)) != self.identity:
+        if audit_identity(load_audit_json(self.folder)) != self.identity:
             raise ValueError(OTHER_AUDIT.format(str(self.folder)))
 
     @property
