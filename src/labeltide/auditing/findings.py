@@ -22,14 +22,14 @@ from labeltide.auditing import fitting
 from labeltide.auditing.checks import kept_codes
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.fitting import written
-from labeltide.auditing.judging import QUALITY, Flags, JudgeJob, in_fixed_point, work_ahead
+from labeltide.auditing.judging import QUALITY, Flags, JudgeJob, work_ahead
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.payload import COLUMNS
 from labeltide.auditing.reading import AuditInput, decode
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
-from labeltide.inference.audit import KINDS, LabelAudit, averaged_share
+from labeltide.inference.audit import KINDS, LabelAudit, averaged_share, in_fixed_point
 from labeltide.inference.bands import NoiseEstimate, interval_around
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality

@@ -29,7 +29,6 @@ from labeltide.auditing.survey import mix
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import find_moments
-from labeltide.estimators.tide import STEPS_AT_ONCE as STEPS_AT_ONCE
 from labeltide.estimators.tide import FoldNetworks
 from labeltide.inference.audit import (
     BINS,
@@ -43,8 +42,6 @@ from labeltide.inference.audit import (
     is_misaligned,
     run_lengths,
 )
-from labeltide.inference.audit import in_fixed_point as in_fixed_point
-from labeltide.inference.audit import small_softmax as small_softmax
 from labeltide.inference.conclusion import Support, explain, find_support
 from labeltide.kernels.library import kernel_threads, torch_on_one_thread
 

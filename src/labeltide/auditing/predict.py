@@ -16,12 +16,14 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.findings import as_texts
-from labeltide.auditing.judging import STEPS_AT_ONCE, small_softmax, work_ahead
+from labeltide.auditing.judging import work_ahead
 from labeltide.auditing.reading import AuditInput, choose_source, open_all, read_new_table
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, check_file, draft_of
 from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows
 from labeltide.auditing.writing import table_writer
 from labeltide.estimators.storage import load
+from labeltide.estimators.tide import STEPS_AT_ONCE
+from labeltide.inference.audit import small_softmax
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import read_unlabelled
 from labeltide.tables.features import Encoder, encoder_from_json
