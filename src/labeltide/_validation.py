@@ -202,9 +202,7 @@ def _in_one_form(labels: np.ndarray) -> np.ndarray:
     if not changed:
         return labels
     flat = [changed.get(value, value) if isinstance(value, str) else value for value in labels.ravel().tolist()]
-    found = np.empty(len(flat), dtype=object)
-    found[:] = flat
-    return found.reshape(labels.shape).astype(labels.dtype)
+    return np.fromiter(flat, dtype=object, count=len(flat)).reshape(labels.shape).astype(labels.dtype)
 
 
 def missing_labels(labels: np.ndarray) -> np.ndarray:

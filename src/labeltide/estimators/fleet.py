@@ -333,10 +333,7 @@ def as_array(classes: Sequence[Any]) -> np.ndarray:
     """Class names as a one-dimensional array, of objects where NumPy would change them."""
     if len({type(name) for name in classes}) == 1 and isinstance(classes[0], str | int | float | bool):
         return np.asarray(classes)
-    array = np.empty(len(classes), dtype=object)
-    for index, name in enumerate(classes):
-        array[index] = name
-    return array
+    return np.fromiter(classes, dtype=object, count=len(classes))
 
 
 class Training(NamedTuple):
