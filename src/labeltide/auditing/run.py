@@ -231,19 +231,14 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
         unfinished_work(options.checkpoint, options.folder, options.resume) as kept,
         show_stages(options.verbose) as stages,
     ):
-        return _run(table, options, kept, stages)
-
-
-def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
-    """Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk."""
-    baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
-    source = table if is_recording(table, options.recordings.labels) else choose_source(table)
-    try:
-        if not isinstance(source, FileSet):
-            return _audit(table, _read_in_memory(table, source, options, kept, stages), kept, stages, baseline)
-        return _audit(table, _read_in_parts(table, source, options, kept, stages), kept, stages, baseline)
-    except UnreadableFileError as error:
-        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+        # Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk.
+        baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
+        source = table if is_recording(table, options.recordings.labels) else choose_source(table)
+        read = _read_in_parts if isinstance(source, FileSet) else _read_in_memory
+        try:
+            return _audit(table, read(table, source, options, kept, stages), kept, stages, baseline)
+        except UnreadableFileError as error:
+            raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
 
 
 class Study(NamedTuple):
@@ -289,18 +284,13 @@ def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfini
             check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
         clusters, checks = _check(read, read, options)
         rare = ~np.isin(recorded.class_names, read.class_names)
-    kept.begin(options.settings(_digest(read)), options.resume)
+    # By these an audit that goes on knows that the table has not changed.
+    arrays = read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups
+    kept.begin(options.settings(fingerprint(*arrays)), options.resume)
     memory, n_windows = MemoryTable(recorded, rare), len(read.index)
     about = {**about, "shifts": shifts.described}
     learned, described = _moved(read), recordings.described
     return Study(options, memory, read, learned, windows, n_windows, about, clusters, checks, shifts, described)
-
-
-def _moved(read: AuditInput) -> AuditInput:
-    """What a fit learns from: labels at the time they belong to."""
-    if read.moved is None:
-        return read
-    return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
 
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
@@ -313,9 +303,11 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
     return steps.cut(audit_window(steps.rows.steps.counts) if options.window is None else options.window)
 
 
-def _digest(read: AuditInput) -> str:
-    """By which an audit that goes on knows that the table has not changed."""
-    return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
+def _moved(read: AuditInput) -> AuditInput:
+    """What a fit learns from: labels at the time they belong to."""
+    if read.moved is None:
+        return read
+    return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
 
 
 def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
