@@ -34,7 +34,7 @@ from inference_page import read_records, weak_features_table, write_page
 from intervals import intervals, weak_features
 from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
-from labeltide.inference.bands import NoiseEstimate, estimate_annotators, estimate_noise
+from labeltide.inference.bands import NoiseEstimate, estimate_annotators
 from labeltide.inference.bootstrap import free_family, likelihood_ratio_test
 from labeltide.inference.checks import diagnose
 from labeltide.inference.temporality import TEST_SMOOTHNESS, WEAK_POOLING, judge_temporality
@@ -77,7 +77,7 @@ def cover(setting: str, shape: str, matrices: np.ndarray, count: int, seed: int)
     for study in batches(count):
         part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
         for training, _ in fit_studies(part):
-            yield {"setting": setting, "shape": shape, **covered(estimate_noise(training), matrices)}
+            yield {"setting": setting, "shape": shape, **covered(estimate_annotators(training)[0], matrices)}
 
 
 def fits() -> Iterator[dict[str, Any]]:
@@ -169,7 +169,7 @@ def seconds() -> Iterator[dict[str, Any]]:
     training, _ = fit_studies(data)[0]
     for _ in range(3):
         first = time.perf_counter()
-        estimate = estimate_noise(training)
+        estimate = estimate_annotators(training)[0]
         second = time.perf_counter()
         judge_temporality(training, estimate)
         yield {"bands": second - first, "temporality": time.perf_counter() - second, "threads": torch.get_num_threads()}

@@ -25,7 +25,7 @@ from labeltide.chain.data import TrainingEvidence, same_data
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import posteriors
 from labeltide.inference.audit import LabelAudit
-from labeltide.inference.bands import NoiseEstimate, estimate_noise, presence_p
+from labeltide.inference.bands import NoiseEstimate, estimate_annotators, presence_p
 from labeltide.inference.bootstrap import likelihood_ratio_test
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SURE
@@ -89,7 +89,7 @@ def by_rows(cell: Cell) -> Iterator[dict[str, Any]]:
         drawn = simulate(SimulatedStudy(matrices, n, **SETTINGS[cell.setting]), count, cell.seed + number)
         truth = 1 - np.diagonal(matrices, axis1=1, axis2=2)
         for index, (training, _) in enumerate(fit_studies(drawn.data) if count else ()):
-            yield {"shape": shape, **measure(training, estimate_noise(training), drawn.clean[index], truth)}
+            yield {"shape": shape, **measure(training, estimate_annotators(training)[0], drawn.clean[index], truth)}
 
 
 def by_people(cell: Cell) -> Iterator[dict[str, Any]]:
@@ -106,7 +106,7 @@ def by_people(cell: Cell) -> Iterator[dict[str, Any]]:
     truth = np.full((drawn.data.n_points, 2), share)
     for index, (training, _) in enumerate(fit_studies(drawn.data)):
         known = training._replace(clusters=people)
-        yield {"shape": "static", **measure(known, estimate_noise(known), drawn.clean[index], truth)}
+        yield {"shape": "static", **measure(known, estimate_annotators(known)[0], drawn.clean[index], truth)}
 
 
 def by_fits(cell: Cell) -> Iterator[dict[str, Any]]:

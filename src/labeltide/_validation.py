@@ -202,9 +202,7 @@ def _in_one_form(labels: np.ndarray) -> np.ndarray:
     if not changed:
         return labels
     flat = [changed.get(value, value) if isinstance(value, str) else value for value in labels.ravel().tolist()]
-    found = np.empty(len(flat), dtype=object)
-    found[:] = flat
-    return found.reshape(labels.shape).astype(labels.dtype)
+    return np.fromiter(flat, dtype=object, count=len(flat)).reshape(labels.shape).astype(labels.dtype)
 
 
 def missing_labels(labels: np.ndarray) -> np.ndarray:
@@ -261,7 +259,7 @@ def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...
     except TypeError:
         raise ValueError(f"{name} {HASHABLE}") from None
     if repeated:
-        raise ValueError(f"{name} must hold every class once. Got {_shorten(repeated)} more than once.")
+        raise ValueError(f"{name} must hold every class once. Got {listed(repeated)} more than once.")
     if len(names) < 2:
         note = " Whole-number labels of -1 mean 'not recorded'." if names and is_whole(names[0]) else ""
         got = f"only {names[0]!r}" if names else "none"
@@ -286,8 +284,8 @@ def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Has
         unknown = [value.item() for value, code in zip(distinct, lookup, strict=True) if code < 0]
     if unknown:
         raise ValueError(
-            f"{name} holds labels that are not among the known ones: {_shorten(unknown)}. "
-            f"Known labels: {_shorten(classes)}."
+            f"{name} holds labels that are not among the known ones: {listed(unknown)}. "
+            f"Known labels: {listed(classes)}."
         )
     codes = np.full(labels.shape, -1, dtype=np.int8)
     codes[present] = codes_present
@@ -371,7 +369,8 @@ def _describe(value: Any) -> str:
     return f"{type(value).__name__} of shape {array.shape} and type {array.dtype}"
 
 
-def _shorten(values: Sequence[Any], most: int = 8) -> str:
+def listed(values: Sequence[Any], most: int = 8) -> str:
+    """The representation of each value, with commas between; the first of them where there are many."""
     shown = ", ".join(repr(value) for value in list(values)[:most])
     return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")
 
@@ -379,6 +378,7 @@ def _shorten(values: Sequence[Any], most: int = 8) -> str:
 # The content of files, which may come from strangers: one declarative check for all of them.
 
 MAX_ROWS = 2**53  # of a table
+MAX_DIGITS = 19  # of a whole number, as 2 ** 63 has
 
 
 class Rule(NamedTuple):
@@ -399,6 +399,13 @@ FLAG = Rule("true or false", lambda value: isinstance(value, bool))
 COUNT = Rule("a whole number from 0", lambda value: type(value) is int and 0 <= value < MAX_ROWS)
 NUMBER = Rule("a number", lambda value: type(value) in (int, float) and math.isfinite(value) and abs(value) <= 1e300)
 POSITIVE = Rule("a number above 0", lambda value: NUMBER.holds(value) and value > 0)
+
+
+def read_whole(digits: str) -> int:
+    """A whole number of JSON that fits into 64 bits."""
+    if len(digits) > MAX_DIGITS:
+        raise OverflowError(f"it holds a whole number of {len(digits)} digits.")
+    return int(digits)
 
 
 def one_of(choices: Sequence[str]) -> Rule:

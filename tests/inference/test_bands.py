@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labeltide.chain.families import SMOOTH_SHAPES, Shape, WeightedFamily
-from labeltide.inference.bands import estimate_annotators, estimate_noise, find_change, make_band
+from labeltide.inference.bands import estimate_annotators, find_change, make_band
 from labeltide.inference.bootstrap import (
     SMOOTHNESS_LADDER,
     UNDERSMOOTHING,
@@ -34,7 +34,7 @@ def fits():
 
 @pytest.fixture(scope="module")
 def estimates(fits):
-    return [estimate_noise(training, n_replicates=60) for training, _ in fits]
+    return [estimate_annotators(training, n_replicates=60)[0] for training, _ in fits]
 
 
 def test_bands_hold_the_estimate_and_stay_between_zero_and_one(estimates):
@@ -82,14 +82,16 @@ def test_class_rates_are_the_other_side_of_the_diagonal(estimates):
 
 
 def test_the_same_seed_gives_the_same_bands(fits):
-    first, again, other = (estimate_noise(fits[0][0], n_replicates=10, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (estimate_annotators(fits[0][0], n_replicates=10, seed=seed)[0] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.lower, again.lower)
     assert not np.array_equal(first.lower, other.lower)
 
 
 def test_more_sequences_narrow_the_bands():
     few, many = (
-        estimate_noise(fit_studies(simulate(SimulatedStudy(matrices("static"), n=n), 1, 3).data)[0][0], n_replicates=40)
+        estimate_annotators(
+            fit_studies(simulate(SimulatedStudy(matrices("static"), n=n), 1, 3).data)[0][0], n_replicates=40
+        )[0]
         for n in (40, 400)
     )
     assert (many.upper - many.lower).mean() < 0.6 * (few.upper - few.lower).mean()
@@ -148,7 +150,7 @@ def test_a_new_smooth_shape_reaches_selection_bands_and_tests(monkeypatch):
     ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, 100, sharpness=3.0), 1, 0).data)
     assert chosen_shape(training.families)[0] == "season"
     assert set(made) == set(SMOOTHNESS_LADDER)
-    estimate = estimate_noise(training, n_replicates=20)
+    estimate = estimate_annotators(training, n_replicates=20)[0]
     assert ((estimate.rate_lower < rate) & (rate < estimate.rate_upper)).mean() > 0.8
     made.clear()
     assert judge_temporality(training, estimate, is_noisy_p=0.0, n_replicates=19).p_value < 0.1

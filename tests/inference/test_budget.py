@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from labeltide.inference.bands import estimate_noise
+from labeltide.inference.bands import estimate_annotators
 from labeltide.inference.bootstrap import GRID_POINTS, affordable, coarsen, free_family, refine
 from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
@@ -28,7 +28,7 @@ def test_joined_moments_keep_noise_and_labels():
 
 def test_bands_stand_on_the_grid_of_the_fit():
     fine = training()
-    estimate = estimate_noise(fine, n_replicates=20)
+    estimate = estimate_annotators(fine, n_replicates=20)[0]
     assert estimate.lower.shape == (STEPS, 2, 2)
     np.testing.assert_allclose(estimate.labels.sum(), 30 * STEPS, rtol=0.02)
 

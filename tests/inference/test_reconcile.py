@@ -8,7 +8,7 @@ from labeltide.inference.bands import (
     agree_change,
     agree_share,
     both_p,
-    estimate_noise,
+    estimate_annotators,
     fewest_wrong,
     null_p_value,
     presence_p,
@@ -66,6 +66,6 @@ def test_annotators_who_differ_show_wrong_labels_without_a_test():
     assert fewest_wrong(both) == (differ, 600)
     assert presence_p(0.01, 0.3, alone) == 0.3
     assert presence_p(0.01, 0.3, both) == 0.0
-    estimate = estimate_noise(both, n_replicates=20)
+    estimate = estimate_annotators(both, n_replicates=20)[0]
     assert 0.1 < agree_share(estimate, 1.0, both).total_lower < differ / 600
     assert agree_share(estimate, 1.0, alone).total_lower == 0.0

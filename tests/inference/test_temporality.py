@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labeltide.chain.families import family, hold_class, pooled, spline_shape
-from labeltide.inference.bands import estimate_annotators, estimate_noise
+from labeltide.inference.bands import estimate_annotators
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.temporality import allow_bursts, judge_temporality
 from labeltide.noise.simulate import make_noise
@@ -16,7 +16,7 @@ CLOCK = np.linspace(0, 1, 25)
 
 def judge(matrices, **more):
     training, _ = fit_studies(simulate(SimulatedStudy(matrices, n=60, **more), 1, 0).data)[0]
-    return judge_temporality(training, estimate_noise(training, n_replicates=30), n_replicates=39)
+    return judge_temporality(training, estimate_annotators(training, n_replicates=30)[0], n_replicates=39)
 
 
 @pytest.fixture(scope="module")

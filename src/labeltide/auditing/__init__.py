@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from labeltide._validation import UnanswerableError as UnanswerableError
-    from labeltide.auditing.reading import AuditInput as AuditInput
-    from labeltide.auditing.reading import read_audit_table as read_audit_table
-    from labeltide.auditing.reading import read_new_table as read_new_table
-    from labeltide.auditing.results import check_folder as check_folder
-    from labeltide.auditing.results import new_results as new_results
-    from labeltide.data.studies import simulate_study as simulate_study
+from typing import Any
 
 # Loaded when first used: the command line reads `options` from this folder whenever it starts.
 _HOMES = {

@@ -22,17 +22,11 @@ from pyarrow import parquet
 from labeltide import __version__, _validation
 from labeltide._files import safe_texts
 from labeltide.auditing.compare import open_results
-from labeltide.auditing.decisions import (
-    DECISIONS,
-    Decision,
-    DecisionStore,
-    audit_identity,
-    file_digest,
-    settled_labels,
-)
+from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, audit_identity, file_digest, settled_labels
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
+from labeltide.tables.columns import code_values
 from labeltide.tables.files import open_file
 from labeltide.tables.frames import VERDICT, SafeCsvWriter
 from labeltide.tables.rows import TableRows
@@ -200,10 +194,7 @@ def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int
     shifts = lines["shift"].to_numpy().astype(np.int64)
     if not shifts.any():
         raise ValueError(f"There is nothing to align: the audit in {str(folder)!r} found no late or early labels.")
-    order = [
-        lines[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
-        for name in ("sequence", "annotator")
-    ]
+    order = [code_values(lines[name])[0] for name in ("sequence", "annotator")]
     keys = (lines["row"].to_numpy(), read_times(lines["time"])[0], *order[::-1])
     rank = np.lexsort(keys)
     group = np.cumsum(np.r_[0, np.any([np.diff(each[rank]) != 0 for each in order], axis=0)])

@@ -11,19 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from labeltide._validation import COUNT, FLAG, NUMBER, POSITIVE, TEXT, Maybe, Rule, check_content
+from labeltide._validation import COUNT, FLAG, NUMBER, POSITIVE, TEXT, Maybe, Rule, check_content, read_whole
 from labeltide.auditing.results import AUDIT, FORMAT
 
-MAX_DIGITS = 19  # of a whole number, as 2 ** 63 has
 
-
-def load_audit_json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
-    """The content of audit.json; a ValueError names the field that is not what an audit writes.
+def load_audit_json(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The content of audit.json in a folder; a ValueError names the field that is not what an audit writes.
 
     Fields that are `needed` must be present; dots stand between levels, as in "table.columns".
     """
+    path = Path(folder) / AUDIT
+    if not path.exists():
+        raise FileNotFoundError(f"{path.parent} holds no {AUDIT}. Name a folder that `labeltide audit` wrote.")
     try:
-        content = json.loads(path.read_bytes(), parse_int=_read_whole, parse_constant=_refuse_constant)
+        content = json.loads(path.read_bytes(), parse_int=read_whole, parse_constant=_refuse_constant)
         check_content(content, {})
         version = content.get("format")
         is_known = version == FORMAT and type(version) is int
@@ -34,19 +35,13 @@ def load_audit_json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
                 value = value.get(part) if isinstance(value, dict) else None
             if value is None:
                 raise ValueError(f"{name} is missing")
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
         raise ValueError(f"{str(path)!r} is not what an audit of this version writes: {why}. Audit again.") from None
     if not is_known:
         found = reprlib.repr(version)
         raise ValueError(f"{AUDIT} must have format {FORMAT}. Got {found}; audit again with this version of labeltide.")
     return content
-
-
-def _read_whole(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"it holds a whole number of {len(digits)} digits")
-    return int(digits)
 
 
 def _refuse_constant(name: str) -> None:

@@ -22,18 +22,19 @@ from labeltide.auditing import fitting
 from labeltide.auditing.checks import kept_codes
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.fitting import written
-from labeltide.auditing.judging import QUALITY, Flags, JudgeJob, in_fixed_point, work_ahead
+from labeltide.auditing.judging import QUALITY, Flags, JudgeJob, work_ahead
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.payload import COLUMNS
 from labeltide.auditing.reading import AuditInput, decode
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
-from labeltide.inference.audit import KINDS, LabelAudit, averaged_share
+from labeltide.inference.audit import KINDS, LabelAudit, averaged_share, in_fixed_point
 from labeltide.inference.bands import NoiseEstimate, interval_around
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality
 from labeltide.kernels.library import torch_on_one_thread
+from labeltide.tables.columns import code_values
 from labeltide.tables.files import address_path, is_address
 from labeltide.tables.words import quoted
 
@@ -211,7 +212,10 @@ class Totals:
 
     def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
         """Count the lines of a part; several threads may do so at a time."""
-        codes = self.codes[_codes(part, "recorded")]
+        recorded, corrected, kind, people = (
+            code_values(part[name])[0] for name in ("recorded", "corrected", "kind", "annotator")
+        )
+        codes = self.codes[recorded]
         there: np.ndarray | slice = codes >= 0
         if codes.min(initial=0) >= 0:
             there = slice(None)  # without copies
@@ -222,15 +226,15 @@ class Totals:
         classes, flags = codes[there], flagged[there]
         at = np.searchsorted(self.edges, part["clock"].to_numpy()[there], side="right") - 1
         at = np.clip(at, 0, CONTESTED_PARTS - 1)
-        sequence, people = _codes(part, "sequence")[there], _codes(part, "annotator")[there]
-        n_classes, n_sequences = self.by_class.shape[1], len(part["sequence"].combine_chunks().dictionary)
+        sequence, names = code_values(part["sequence"])
+        sequence, people, n_classes = sequence[there], people[there], self.by_class.shape[1]
         return dict(
             by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
             by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
-            by_sequence=[np.bincount(chosen, minlength=n_sequences) for chosen in (sequence, sequence[flags])],
+            by_sequence=[np.bincount(chosen, minlength=len(names)) for chosen in (sequence, sequence[flags])],
             by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
-            by_kind=np.bincount(_codes(part, "kind")[flagged], minlength=len(KINDS)),
-            corrected=int((self.codes[_codes(part, "corrected")][there] != classes).sum()),
+            by_kind=np.bincount(kind[flagged], minlength=len(KINDS)),
+            corrected=int((self.codes[corrected][there] != classes).sum()),
             false_alarms=float(quality[flags].sum()),
             wrong=float((1 - quality).sum()),
             lines=len(part),
@@ -309,11 +313,6 @@ class Totals:
                 if count >= MIN_STEPS
             ],
         }
-
-
-def _codes(part: pa.Table, name: str) -> np.ndarray:
-    """Codes of a dictionary-encoded column, -1 for null."""
-    return part[name].combine_chunks().indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _share(amount: float, labels: float) -> float | None:
@@ -565,7 +564,15 @@ def describe_run(command: str | None, seconds: Mapping[str, float]) -> dict[str,
 
 def describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, Any]:
     """The table, and everything that was decided about it."""
-    source = describe_source(table)
+    source: dict[str, Any] = {}  # where a review finds the table again, and how it sees that the table has changed
+    if not isinstance(table, str | Path):
+        schema = table.schema if isinstance(table, pa.Table) else pa.schema([])
+        source["name"] = as_utf8((schema.metadata or {}).get(b"name", b"table").decode("utf-8", "replace"))
+    elif Path(table).is_file():
+        path = Path(table)
+        source |= {"name": as_utf8(path.name), "path": as_utf8(str(path.absolute())), "digest": file_digest(path)}
+    else:  # a folder, a glob or an address
+        source["name"] = as_utf8(Path(address_path(table)).name)
     if "digest" not in source:  # a frame or several files: the arrays read from them tell two tables apart
         content = hashlib.sha256(np.ascontiguousarray(read.labels).data)
         content.update(np.ascontiguousarray(read.features).data)
@@ -592,17 +599,6 @@ def say_files(table: Any, read: AuditInput) -> list[str]:
         "Without a column of sequences, several files are one sequence, file after file. If each is a recording "
         "of its own, write its name into a column of its rows, and give that column as sequence."
     ]
-
-
-def describe_source(table: Any) -> dict[str, Any]:
-    """Where a review finds the table again, and how it sees that the table has changed."""
-    if not isinstance(table, str | Path):
-        schema = table.schema if isinstance(table, pa.Table) else pa.schema([])
-        return {"name": as_utf8((schema.metadata or {}).get(b"name", b"table").decode("utf-8", "replace"))}
-    path = Path(table)
-    if not path.is_file():  # a folder, a glob or an address
-        return {"name": as_utf8(Path(address_path(table)).name)}
-    return {"name": as_utf8(path.name), "path": as_utf8(str(path.absolute())), "digest": file_digest(path)}
 
 
 def describe_labels(

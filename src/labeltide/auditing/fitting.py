@@ -13,7 +13,7 @@ import torch
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.options import ALL, USUAL, AuditOptions, Pace
-from labeltide.auditing.reading import AuditInput, Learned
+from labeltide.auditing.reading import AuditInput, TrainingWindows
 from labeltide.chain.data import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, thin_evidence, thin_for_tests
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -75,7 +75,7 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> int:
+def choose_epochs(table: TrainingWindows, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.fit_labels.shape[1]
     return min(
@@ -84,7 +84,7 @@ def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> in
     )
 
 
-def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
+def new_estimator(table: TrainingWindows, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
     """The method with the settings of an audit, not yet fitted."""
     return TideClassifier(
         model=options.model,
@@ -99,7 +99,7 @@ def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) ->
     )
 
 
-def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
+def fit(table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
     """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names.
 
     `clusters` holds the recording of each of all windows: its sequence, or one of several with the same features.
@@ -116,7 +116,7 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
 
 
 def plant(
-    estimator: TideClassifier, table: Learned, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
+    estimator: TideClassifier, table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
 ) -> tuple[PlantedErrors, ...]:
     """What is found of errors that are planted in the windows that were learned from; nothing in a fast audit."""
     if options.pace.is_fast or estimator.fold_model_ is None:
@@ -128,7 +128,7 @@ def plant(
 
 
 def _inputs(
-    table: Learned, windows: np.ndarray, clusters: np.ndarray
+    table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray]:
     """Features, labels and other inputs of a fit, and the sequence of each window."""
 

@@ -29,7 +29,6 @@ from labeltide.auditing.survey import mix
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import find_moments
-from labeltide.estimators.tide import STEPS_AT_ONCE as STEPS_AT_ONCE
 from labeltide.estimators.tide import FoldNetworks
 from labeltide.inference.audit import (
     BINS,
@@ -43,8 +42,6 @@ from labeltide.inference.audit import (
     is_misaligned,
     run_lengths,
 )
-from labeltide.inference.audit import in_fixed_point as in_fixed_point
-from labeltide.inference.audit import small_softmax as small_softmax
 from labeltide.inference.conclusion import Support, explain, find_support
 from labeltide.kernels.library import kernel_threads, torch_on_one_thread
 
@@ -161,12 +158,13 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
     support[(support & np.uint64(1)) == 0] = 0
     support[~(job.may_name[code] | misaligned[step, who])] = 0
+    titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
     columns = {
         "row": pa.array(numbers[table.line_row]),
         "sequence": table.ids.take(rows),
         "time": table.times.take(rows),
         "annotator": _coded(who if len(people) else np.full(len(who), -1), people),
-        **_clocks(table),
+        **{title: table.from_steps(clock)[step] for title, clock in zip(titles, table.each_clock, strict=True)},
         "recorded": _coded(recorded, names),
         "probability_right": quality,
         "probability_contested": _where(there, 1 - scores.another[step, code]),
@@ -191,13 +189,6 @@ def _where(there: np.ndarray, values: np.ndarray) -> pa.Array:
 def _coded(codes: np.ndarray, names: pa.Array) -> pa.DictionaryArray:
     small = codes.astype(np.int8 if len(names) < 128 else np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(small, mask=codes < 0), names)
-
-
-def _clocks(table: AuditInput) -> dict[str, np.ndarray]:
-    titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
-    return {
-        title: table.from_steps(values)[table.line_step] for title, values in zip(titles, table.each_clock, strict=True)
-    }
 
 
 def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.ndarray) -> np.ndarray:

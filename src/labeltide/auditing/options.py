@@ -215,21 +215,16 @@ def default_folder(table: str | Path) -> Path:
     for ending in endings:
         name = name.removesuffix(ending)
     folder = Path(f"{name or 'table'}-audit")
-    earlier = _audited(folder)
+    try:
+        earlier = str(json.loads((folder / "audit.json").read_bytes())["table"]["name"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        earlier = None
     if earlier not in (None, Path(address_path(table)).name):
         raise ValueError(
             f"The folder {str(folder)!r} holds the audit of {earlier!r}, not of {table_name!r}. Name another folder "
             "with --out, or remove that one."
         )
     return folder
-
-
-def _audited(folder: Path) -> str | None:
-    """The name of the table whose audit a folder holds."""
-    try:
-        return str(json.loads((folder / "audit.json").read_bytes())["table"]["name"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 class Pace(NamedTuple):

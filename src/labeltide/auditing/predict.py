@@ -14,15 +14,16 @@ from pyarrow import parquet
 from torch import Tensor
 
 from labeltide import _validation
-from labeltide._validation import check_device
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.findings import as_texts
-from labeltide.auditing.judging import STEPS_AT_ONCE, small_softmax, work_ahead
+from labeltide.auditing.judging import work_ahead
 from labeltide.auditing.reading import AuditInput, choose_source, open_all, read_new_table
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, check_file, draft_of
 from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows
 from labeltide.auditing.writing import table_writer
 from labeltide.estimators.storage import load
+from labeltide.estimators.tide import STEPS_AT_ONCE
+from labeltide.inference.audit import small_softmax
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import read_unlabelled
 from labeltide.tables.features import Encoder, encoder_from_json
@@ -135,7 +136,7 @@ def _predict_in_memory(
 def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
     """The model of an audit, and its numbers."""
     folder = find_folder(Path(model))
-    audit = load_audit_json(folder / AUDIT, NEEDED)
+    audit = load_audit_json(folder, NEEDED)
     estimator = load(folder / MODEL / MODEL_FILE)
     encoders = tuple(encoder_from_json(fields) for fields in audit["encoders"])
     classes = tuple(str(name) for name in estimator.classes_)
@@ -145,7 +146,7 @@ def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
             f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
             "classes. Audit again."
         )
-    device = check_device(device)
+    device = _validation.check_device(device)
     fleet = estimator.model_.eval().to(device)
     return Predictor(fleet, classes, encoders, audit["settings"]["window"], device), audit
 

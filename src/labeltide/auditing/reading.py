@@ -21,7 +21,6 @@ from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_r
 from labeltide.tables.tidy import (
     ColumnOverview,
     TableCounts,
-    Tidying,
     choose_tidying,
     describe_overview,
     name_table,
@@ -92,6 +91,7 @@ class AuditSteps:
             fit_trusted=None if trusted is None else np.where(belongs, trusted, np.int8(-1)),
             gaps=None if self.gaps is None else np.where(real, self.gaps[filled], 1),
             groups=windows.groups,
+            n_all_steps=int(kept.sum()),
             index=np.where(real, number_of_step[filled], -1),
             place=place[kept],
             **{**lines, "line_step": number_of_step[lines["line_step"]]},
@@ -169,7 +169,7 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     if columns.trusted:
         trusted = read_trusted(loaded, columns.trusted, labels.classes, rows.steps)
         said.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
-    overview = overview_of(counts, tidy, table.names, columns, features)
+    overview = describe_overview(counts, tidy, table.names, columns, features)
     if not features.columns:
         said.append(without_features(rows.n_annotators))
         features = position_feature(rows.steps)
@@ -186,14 +186,6 @@ def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:
         for name, count in blank.items()
         if count
     ]
-
-
-def overview_of(
-    counts: TableCounts, tidy: Tidying, names: Sequence[str], columns: RoleColumns, features: Features
-) -> tuple[ColumnOverview, ...]:
-    """The overview of a table, `names` are those of all its columns."""
-    used, why = [encoder.column for encoder in features.encoders], {**columns.left_out, **features.left_out}
-    return describe_overview(counts, tidy, names, columns, used, why)
 
 
 def read_new_table(
@@ -250,7 +242,23 @@ def position_feature(steps: Steps) -> Features:
 
 
 @dataclass(frozen=True, repr=False)
-class AuditInput(ShortRepr):
+class TrainingWindows(ShortRepr):
+    """What a fit takes, in arrays that may be files mapped into memory."""
+
+    features: np.ndarray  # float32 (n, steps, features)
+    fit_labels: np.ndarray  # int8 (n, steps, annotators)
+    lengths: np.ndarray  # int64 (n,)
+    clock: np.ndarray  # float64 (n, steps), or (n, steps, clocks) where there are several
+    fit_trusted: np.ndarray | None
+    gaps: np.ndarray | None  # int64 (n, steps), usual steps of time before each; None where no step is missing
+    groups: np.ndarray  # int64 (n,), the sequence of each window, an index into `sequence_names`
+    sequence_names: tuple[str, ...]
+    clocks: tuple[ClockInfo, ...]
+    n_all_steps: int  # of the whole table, from which these windows may have been drawn
+
+
+@dataclass(frozen=True, repr=False)
+class AuditInput(TrainingWindows):
     """What an estimator needs, and the mapping back to the table.
 
     A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of
@@ -259,15 +267,8 @@ class AuditInput(ShortRepr):
     value is -1 wherever the step belongs to another window, so that none counts twice in training.
     """
 
-    features: np.ndarray  # float32 (n, steps, features)
     labels: np.ndarray  # int8 (n, steps, annotators), as recorded, -1 where nothing was
-    fit_labels: np.ndarray  # int8 (n, steps, annotators)
-    lengths: np.ndarray  # int64 (n,)
-    clock: np.ndarray  # float64 (n, steps), or (n, steps, clocks) where there are several
     trusted: np.ndarray | None  # int8 (n, steps)
-    fit_trusted: np.ndarray | None
-    gaps: np.ndarray | None  # int64 (n, steps), usual steps of time before each; None where no step is missing
-    groups: np.ndarray  # int64 (n,), the sequence of each window, an index into `sequence_names`
     index: np.ndarray  # int64 (n, steps), the step at each position, -1 on padding
     place: np.ndarray  # int64 (all steps,), where each step belongs: a position in (n, steps) read as one row
     line_row: np.ndarray  # int64 (lines,), in the table's order
@@ -275,18 +276,15 @@ class AuditInput(ShortRepr):
     line_annotator: np.ndarray  # int64 (lines,), -1 in rows that name none and hold no label
     ids: pa.Array  # dictionary-encoded texts of all rows
     times: pa.Array  # the same
-    sequence_names: tuple[str, ...]
     class_names: tuple[str, ...]
     annotator_names: tuple[str, ...] | None
     feature_names: tuple[str, ...]
-    clocks: tuple[ClockInfo, ...]
     columns: dict[str, str | None]
     window: int
     encoders: tuple[Encoder, ...]  # how each feature came from its column
     said: tuple[str, ...]
     overview: tuple[ColumnOverview, ...] = ()  # type, missing values, levels and role of every column of the table
     decisions: dict[str, Any] | None = None  # how many labels reviewers settled, used and left out
-    all_steps: int | None = None  # of the whole table, where these windows were drawn from a larger one
     moved: np.ndarray | None = None  # labels at the steps whose signals they belong to, where late or early
     shift: np.ndarray | None = None  # int64 (sequences, annotators), how late labels were taken to be
 
@@ -298,11 +296,6 @@ class AuditInput(ShortRepr):
     def n_labels(self) -> int:
         """How many labels were recorded."""
         return int((self.fit_labels >= 0).sum())
-
-    @property
-    def n_all_steps(self) -> int:
-        """The steps of the whole table."""
-        return self.all_steps or len(self.place)
 
     @property
     def each_clock(self) -> list[np.ndarray]:
@@ -353,28 +346,6 @@ class AuditInput(ShortRepr):
 def decode(codes: np.ndarray, names: tuple[str | None, ...]) -> pa.Array:
     """Names in place of codes, null in place of -1."""
     return pa.array(names, pa.string()).take(pa.array(codes.astype(np.int64), mask=codes < 0))
-
-
-@dataclass(frozen=True)
-class TrainingWindows:
-    """What a fit takes, in arrays that may be files mapped into memory.
-
-    Attributes have the names and meanings of those of `AuditInput`, without the mapping back to rows of the table.
-    """
-
-    features: np.ndarray
-    fit_labels: np.ndarray
-    lengths: np.ndarray
-    clock: np.ndarray
-    fit_trusted: np.ndarray | None
-    gaps: np.ndarray | None
-    groups: np.ndarray
-    sequence_names: tuple[str, ...]
-    clocks: tuple[ClockInfo, ...]
-    n_all_steps: int  # of the whole table
-
-
-Learned = AuditInput | TrainingWindows
 
 
 MAX_ROWS = 2_000_000  # of a table that is read into memory

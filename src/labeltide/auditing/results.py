@@ -73,7 +73,11 @@ def check_folder(folder: Path) -> None:
             f"The folder {str(folder)!r} must be new, empty or hold the results of an audit alone, which are then "
             f"replaced. It also holds {others[0]!r}{more}. Name another folder with --out."
         )
-    if not _is_audit(folder / AUDIT):
+    try:
+        content = json.loads((folder / AUDIT).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not {"format", "labeltide"} <= content.keys():
         raise ValueError(
             f"The folder {str(folder)!r} holds files with the names of ours, but no {AUDIT} that says they are. Name "
             "another folder with --out."
@@ -109,14 +113,6 @@ def rank_issues(labels: pa.Table) -> pa.Table:
     return issues.add_column(0, "rank", pa.array(np.arange(1, len(issues) + 1)))
 
 
-def _is_audit(path: Path) -> bool:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and "format" in content and "labeltide" in content
-
-
 @contextmanager
 def draft_beside(folder: Path) -> Iterator[Path]:
     """A hidden folder on the same disk, gone afterwards whatever happens."""
@@ -148,7 +144,10 @@ def put_in_place(draft: Path, folder: Path) -> None:
     old = draft.with_name("old")
     os.rename(target, old)
     try:
-        _keep_edited(old)
+        if (old / ISSUES_CSV).is_file() and not _is_as_written(old):  # somebody may have typed in it: it is kept
+            numbers = [re.fullmatch(rf"{EDITED}-(\d+)\.csv", path.name) for path in old.iterdir()]
+            latest = max((int(found[1]) for found in numbers if found), default=0)
+            os.rename(old / ISSUES_CSV, old / f"{EDITED}-{latest + 1}.csv")
         _move_kept(old, draft)
         os.rename(draft, target)
     except BaseException:
@@ -163,15 +162,6 @@ def _move_kept(source: Path, target: Path) -> None:
     for name in names:
         if is_kept(name) and not (target / name).exists():
             os.rename(source / name, target / name)
-
-
-def _keep_edited(folder: Path) -> None:
-    """Give an issues.csv in which somebody may have typed a name under which it is kept."""
-    if not (folder / ISSUES_CSV).is_file() or _is_as_written(folder):
-        return
-    numbers = [re.fullmatch(rf"{EDITED}-(\d+)\.csv", path.name) for path in folder.iterdir()]
-    latest = max((int(found[1]) for found in numbers if found), default=0)
-    os.rename(folder / ISSUES_CSV, folder / f"{EDITED}-{latest + 1}.csv")
 
 
 def _is_as_written(folder: Path) -> bool:

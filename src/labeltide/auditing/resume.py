@@ -51,7 +51,16 @@ class Unfinished:
                 earlier = json.loads(path.read_bytes())
             except (ValueError, RecursionError):
                 raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
-            _check_same(earlier if isinstance(earlier, dict) else {}, to_json(settings))
+            earlier, words = earlier if isinstance(earlier, dict) else {}, []
+            for name, value in to_json(settings).items():
+                if earlier.get(name) != value:
+                    changed = f"{name} was {reprlib.repr(earlier.get(name))} and is now {reprlib.repr(value)}"
+                    words.append("the table has changed" if name == "data" else changed)
+            if words:
+                raise ValueError(
+                    f"The interrupted audit had other settings or data: {'; '.join(words[:3])}. Give the same to go on "
+                    "with it, or leave --resume out to start anew."
+                )
             return
         for path in self.folder.iterdir():
             if path.is_dir():
@@ -155,21 +164,6 @@ def load_tide(path: Path) -> TideClassifier:
     if not isinstance(estimator, TideClassifier):
         raise ValueError(f"The kept work {path} holds another method. Leave --resume out to start anew.")
     return estimator
-
-
-def _check_same(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    words = [
-        "the table has changed"
-        if name == "data"
-        else f"{name} was {reprlib.repr(earlier.get(name))} and is now {reprlib.repr(value)}"
-        for name, value in now.items()
-        if earlier.get(name) != value
-    ]
-    if words:
-        raise ValueError(
-            f"The interrupted audit had other settings or data: {'; '.join(words[:3])}. Give the same to go on with "
-            "it, or leave --resume out to start anew."
-        )
 
 
 DATA = ("labels", "mask", "points", "evidence", "future_evidence", "trusted", "jumps", "trained_with")
@@ -288,12 +282,12 @@ WINDOWS = "windows"
 GIGABYTE = 1e9
 
 
-def disk_needed(files: FileSet, copies: bool, n_labels: int | None = None, train_on: float | None = None) -> float:
+def disk_needed(files: FileSet, copies: bool, train_on: float | None = None) -> float:
     """The bytes on disk that an audit needs while it runs; `train_on` as in `AuditOptions`."""
     rows = files.n_rows
     of_step = (WINDOW_BYTES + FEATURE_BYTES * len(files.schema.names)) / (1 - OVERLAP)
     windows = 0.0 if train_on is None else min(train_on, rows) * of_step
-    return rows * (SORT_BYTES if copies else 0) + (n_labels or rows) * (PART_BYTES + RESULT_BYTES) + windows
+    return rows * ((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES) + windows
 
 
 def check_windows_disk(needed: float, folder: Path) -> None:

@@ -15,7 +15,6 @@ from pyarrow import dataset
 from labeltide import _validation
 from labeltide._display import ShortRepr
 from labeltide._files import to_json
-from labeltide._validation import check_choice
 from labeltide.auditing import fitting
 from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
@@ -43,15 +42,8 @@ from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, j
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import AuditInput, Learned, audit_window, choose_source, read_audit_steps
-from labeltide.auditing.results import (
-    ISSUES,
-    LABELS,
-    check_folder,
-    new_results,
-    rank_issues,
-    write_findings,
-)
+from labeltide.auditing.reading import AuditInput, TrainingWindows, audit_window, choose_source, read_audit_steps
+from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
 from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
 from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.stages import Stages, show_stages
@@ -79,21 +71,16 @@ def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any
         raise ValueError(f"corrected needs the audited frame of pandas, polars or Arrow. Got {kind}.") from None
     if len(table) != described["rows"]:
         raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
-    for column, part in _by_column(lines, described).items():
+    columns, names = described["columns"], described["annotators"]
+    parts = {columns["label"]: lines}  # the audited lines of every label column: one, or one for each annotator
+    if columns.get("annotator") is None and names:
+        annotators = np.asarray(lines["annotator"].to_pylist(), dtype=object)
+        parts = {name: lines.filter(pa.array(annotators == name)) for name in names}
+    for column, part in parts.items():
         if column not in table.columns:
             raise ValueError(f"The frame must be the audited one, with the label column {column!r}.")
         table = table.with_columns(_corrected_column(table[column], part))
     return table.to_native()
-
-
-def _by_column(lines: pa.Table, described: dict[str, Any]) -> dict[str, pa.Table]:
-    """The audited lines of every label column: one column, or one for each annotator."""
-    columns = described["columns"]
-    names = described["annotators"]
-    if columns.get("annotator") is not None or not names:
-        return {columns["label"]: lines}
-    annotators = np.asarray(lines["annotator"].to_pylist(), dtype=object)
-    return {name: lines.filter(pa.array(annotators == name)) for name in names}
 
 
 def _corrected_column(values: Any, lines: pa.Table) -> Any:
@@ -171,7 +158,7 @@ class TableAudit(ShortRepr):
             In pandas, labels and issues have the index of the frame that was audited.
         of : {"labels", "issues", "noise"}
         """
-        table = getattr(self, check_choice("table of an audit", of, TABLES))
+        table = getattr(self, _validation.check_choice("table of an audit", of, TABLES))
         frame = as_frame(table, kind)
         if kind == "pandas" and self.index is not None and of != "noise":
             frame.index = self.index.take(table["row"].to_numpy())
@@ -244,19 +231,14 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
         unfinished_work(options.checkpoint, options.folder, options.resume) as kept,
         show_stages(options.verbose) as stages,
     ):
-        return _run(table, options, kept, stages)
-
-
-def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
-    """Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk."""
-    baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
-    source = table if is_recording(table, options.recordings.labels) else choose_source(table)
-    try:
-        if not isinstance(source, FileSet):
-            return _audit(table, _read_in_memory(table, source, options, kept, stages), kept, stages, baseline)
-        return _audit(table, _read_in_parts(table, source, options, kept, stages), kept, stages, baseline)
-    except UnreadableFileError as error:
-        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+        # Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk.
+        baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
+        source = table if is_recording(table, options.recordings.labels) else choose_source(table)
+        read = _read_in_parts if isinstance(source, FileSet) else _read_in_memory
+        try:
+            return _audit(table, read(table, source, options, kept, stages), kept, stages, baseline)
+        except UnreadableFileError as error:
+            raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
 
 
 class Study(NamedTuple):
@@ -274,7 +256,7 @@ class Study(NamedTuple):
     options: AuditOptions
     table: Layout | MemoryTable
     sample: AuditInput
-    learned: Learned
+    learned: TrainingWindows
     windows: np.ndarray
     n_windows: int
     about: dict[str, Any]
@@ -302,18 +284,13 @@ def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfini
             check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
         clusters, checks = _check(read, read, options)
         rare = ~np.isin(recorded.class_names, read.class_names)
-    kept.begin(options.settings(_digest(read)), options.resume)
+    # By these an audit that goes on knows that the table has not changed.
+    arrays = read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups
+    kept.begin(options.settings(fingerprint(*arrays)), options.resume)
     memory, n_windows = MemoryTable(recorded, rare), len(read.index)
     about = {**about, "shifts": shifts.described}
     learned, described = _moved(read), recordings.described
     return Study(options, memory, read, learned, windows, n_windows, about, clusters, checks, shifts, described)
-
-
-def _moved(read: AuditInput) -> AuditInput:
-    """What a fit learns from: labels at the time they belong to."""
-    if read.moved is None:
-        return read
-    return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
 
 
 def _read(table: Any, options: AuditOptions) -> AuditInput:
@@ -326,9 +303,11 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
     return steps.cut(audit_window(steps.rows.steps.counts) if options.window is None else options.window)
 
 
-def _digest(read: AuditInput) -> str:
-    """By which an audit that goes on knows that the table has not changed."""
-    return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
+def _moved(read: AuditInput) -> AuditInput:
+    """What a fit learns from: labels at the time they belong to."""
+    if read.moved is None:
+        return read
+    return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
 
 
 def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
@@ -357,7 +336,9 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks, shifts)
 
 
-def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
+def _check(
+    read: AuditInput, learned: TrainingWindows, options: AuditOptions
+) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
     """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
 
     Annotators who name classes differently are refused.
@@ -412,19 +393,9 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
             summary["compare"] = compare_audits(baseline, Results(summary, lines, lines)).summary
         if draft is not None:
             write_findings(draft, summary, noise, estimator.save)
-            write_page(draft, ShownResults(summary, draft / LABELS, draft / ISSUES, shown))
+            write_page(draft, Results(summary, draft / LABELS, draft / ISSUES, shown))
     labels = held if held is not None or options.folder is None else dataset.dataset(options.folder / LABELS)
     return TableAudit(summary, labels, noise, estimator, options.folder, frame_index(table))
-
-
-@dataclass(frozen=True)
-class ShownResults(Results):
-    """Results of which the lines that timelines show are in memory."""
-
-    lines: pa.Table = field(default_factory=lambda: pa.table({}))
-
-    def labels_of(self, sequences: list[str]) -> pa.Table:
-        return self.lines
 
 
 def _fit(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,6 @@ from labeltide.auditing.reading import (
     AuditSteps,
     TrainingWindows,
     needed_columns,
-    overview_of,
     position_feature,
     say_blank,
     without_features,
@@ -36,6 +35,7 @@ from labeltide.auditing.survey import (
     ROW,
     Chunk,
     Layout,
+    OnRows,
     count_columns,
     find_roles,
     mix,
@@ -50,32 +50,19 @@ from labeltide.tables.files import FileSet
 from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
-from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files
-from labeltide.tables.times import (
-    MINUTE,
-    Moments,
-    count_gaps,
-    read_moments,
-    say_gaps,
-    written_length,
-    written_offset,
-)
+from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, describe_overview, name_files
+from labeltide.tables.times import MINUTE, Moments, count_gaps, read_moments, say_gaps, written_length, written_offset
 from labeltide.tables.windows import Windows, read_clocks, say_windows
 
-OnRows = Callable[[int], None]
 
+def read_large_table(
+    table: Any, files: FileSet, options: AuditOptions, stages: Stages
+) -> tuple[Layout, AuditInput, int, TrainingWindows | None]:
+    """Count, open and survey the table, draw the windows to learn from, and say every decision.
 
-class LargeTable(NamedTuple):
-    """What was read of a large table: the windows to learn from are `learned`, on disk, or the sample where None."""
-
-    layout: Layout
-    sample: AuditInput
-    n_windows: int
-    learned: TrainingWindows | None
-
-
-def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: Stages) -> LargeTable:
-    """Count, open and survey the table, draw the windows to learn from, and say every decision."""
+    Returns how the table is read, the sample, the number of windows, and those to learn from, on disk, where these are
+    not the sample.
+    """
     roles = find_roles(files, options.columns)
     files = name_files(files, roles, options.missing)
     assert options.checkpoint is not None
@@ -89,8 +76,13 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
         tidy, tidied_said = _choose_tidying(counts, roles, options)
     layout, sorted_said = open_layout(prepared, options.window, options.checkpoint, on_rows, tidy)
-    _check_training(layout, options)
-    n_rows, n_windows = layout.survey.n_rows, layout.size.windows
+    n_rows, n_windows, size = layout.survey.n_rows, layout.size.windows, layout.size
+    if options.train_on is not None:  # refuse to draw more windows than fit into memory
+        wanted = fitting.most_windows(size, options.pace, options.n_train)
+        on_disk = wanted > fitting.most_windows(size, options.pace)
+        n_features = None if on_disk else len(layout.columns.features)
+        numbers = n_features, len(layout.class_names), len(layout.annotator_names or " ")
+        check_training_memory((wanted, size.window), round(size.labels * wanted / size.windows), *numbers)
     held, places = draw_windows(layout, options, _shown(stages, n_rows, (0.6, 0.7)))
     layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.7, 0.8)))
     said = [*roles.messages, *prepared.row_messages, *tidied_said, *say_blank(counts, roles), *sample.said]
@@ -98,11 +90,11 @@ def read_large_table(table: Any, files: FileSet, options: AuditOptions, stages: 
     said.append(say_windows(n_windows, layout.window, layout.survey.counts))
     said += say_rare(layout.survey.class_names, layout.survey.class_counts, layout.rare)
     said += [*sorted_said, f"The table is read in {count(len(layout.chunks), 'part')}."]
-    overview = overview_of(counts, tidy, files.schema.names, roles, features)
+    overview = describe_overview(counts, tidy, files.schema.names, roles, features)
     sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
     on_rows = _shown(stages, n_rows, (0.8, 1.0))
     learned = None if places is None else map_windows(layout, places, sample, options.checkpoint, on_rows)
-    return LargeTable(layout, sample, n_windows, learned)
+    return layout, sample, n_windows, learned
 
 
 def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptions) -> tuple[Tidying, list[str]]:
@@ -110,20 +102,6 @@ def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptio
     tidy, messages = choose_tidying(counts, roles, options.missing, options.classes)
     in_text = [name for name in counts.numbers_in_text(roles) if name not in tidy.as_numbers]
     return replace(tidy, in_text=tuple(in_text)), messages
-
-
-def _check_training(layout: Layout, options: AuditOptions) -> None:
-    """Refuse to draw more windows than fit into memory, where the user asked for many."""
-    if options.train_on is None:
-        return
-    size = layout.size
-    wanted = fitting.most_windows(size, options.pace, options.n_train)
-    labels = round(size.labels * wanted / size.windows)
-    on_disk = wanted > fitting.most_windows(size, options.pace)
-    n_features = None if on_disk else len(layout.columns.features)
-    check_training_memory(
-        (wanted, size.window), labels, n_features, len(layout.class_names), len(layout.annotator_names or " ")
-    )
 
 
 def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
@@ -262,7 +240,7 @@ def read_sample(
         sequence_names=tuple(names),
         ids=pa.DictionaryArray.from_arrays(pa.array(of_row), pa.array(names)),
         columns=layout.prepared.shown.describe(),
-        all_steps=layout.size.steps,
+        n_all_steps=layout.size.steps,
         said=said,
     )
     return layout, leave_out(sample, layout.rare), features
@@ -380,15 +358,14 @@ def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], 
 # Chunks of rows, read as a table in memory is, with what is known of the whole table.
 
 
-def read_chunk(layout: Layout, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
-    """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
-    rows = read_rows(layout, chunk)
-    return to_steps(layout, rows).take(layout.windows(chunk)[0]), rows.table[ROW].to_numpy()
-
-
 def read_rows(layout: Layout, chunk: Chunk) -> TableRows:
     """Read a chunk with the number of each row in the user's table, and find the steps of its sorted rows."""
-    table, survey = plain_table(layout.stream.read(chunk.first_row, chunk.last_row)), layout.survey
+    table, survey = layout.stream.read(chunk.first_row, chunk.last_row), layout.survey
+    # Columns of odd types become texts or numbers; those that are dictionary-encoded stay so.
+    plain = [field.name for field in table.schema if not pa.types.is_dictionary(field.type)]
+    simple = load_table(open_table(table.select(plain))) if plain else table
+    for name in plain:
+        table = table.set_column(table.column_names.index(name), name, simple[name])
     if ROW not in table.column_names:  # neither a copy nor sorted
         table = table.append_column(ROW, pa.array(np.arange(chunk.first_row, chunk.last_row)))
     totals = survey.counts[chunk.first_sequence : chunk.last_sequence]
@@ -432,15 +409,6 @@ def _sorted_rows(
     step_of_row = np.cumsum(new_step) - 1
     steps = Steps(rows, sequence, ids, step_times, step_of_row, annotator, None, offset, totals)
     return TableRows(table, columns, steps, None, annotator, layout.annotator_names)
-
-
-def plain_table(table: pa.Table) -> pa.Table:
-    """The table with columns of odd types as texts or numbers; those that are dictionary-encoded stay so."""
-    names = [field.name for field in table.schema if not pa.types.is_dictionary(field.type)]
-    simple = load_table(open_table(table.select(names))) if names else table
-    for name in names:
-        table = table.set_column(table.column_names.index(name), name, simple[name])
-    return table
 
 
 def to_steps(layout: Layout, rows: TableRows) -> AuditSteps:

@@ -97,21 +97,19 @@ def open_layout(
         tidy = replace(tidy, zones={str(roles.time): kind.tz})
     sorted_path, copy_path = work / "sorted.parquet", work / "table.parquet"
     coded = [name for name in (*roles.sequence, *roles.label, roles.annotator) if name and is_text(_kind(files, name))]
-    if not sorted_path.exists() and needs_copy(files):
-        if not copy_path.exists():
-            write_atomically(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
-        files = open_files(copy_path)
-    numbered = [*columns, ROW]
-    stream = RowStream.of_files(files, numbered if files.paths == (str(copy_path),) else columns, coded, tidy)
-    said: list[str] = []
-    try:
-        if sorted_path.exists():
-            raise UnsortedError("It has been sorted before.")
-        found = survey(stream, roles, on_rows)
-    except UnsortedError:
-        if not sorted_path.exists():
-            given = stream.columns
+    numbered, said, found = [*columns, ROW], list[str](), None
+    if not sorted_path.exists():
+        if needs_copy(files):
+            if not copy_path.exists():
+                write_atomically(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
+            files = open_files(copy_path)
+        given = numbered if files.paths == (str(copy_path),) else columns
+        stream = RowStream.of_files(files, given, coded, tidy)
+        try:
+            found = survey(stream, roles, on_rows)
+        except UnsortedError:
             write_atomically(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
+    if found is None:
         said.append("The rows were not in the order of sequences and times and were sorted on disk.")
         stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
@@ -399,7 +397,14 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
         if len(late):
             raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
         new_step = starts | (times != before)
-        _check_repeats(new_step, person, first)
+        key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
+        order = np.argsort(key, kind="stable")
+        again = order[1:][key[order][1:] == key[order][:-1]]
+        if len(again):
+            raise ValueError(
+                f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
+                f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
+            )
         with np.errstate(invalid="ignore"):
             spent = (times - before)[new_step & ~starts].astype(np.float64)
         if state.between is not None:
@@ -472,18 +477,6 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
     return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
 
 
-def _check_repeats(new_step: np.ndarray, person: np.ndarray, first: int) -> None:
-    """No two rows of one sequence, time and annotator."""
-    key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
-    order = np.argsort(key, kind="stable")
-    again = order[1:][key[order][1:] == key[order][:-1]]
-    if len(again):
-        raise ValueError(
-            f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
-            f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
-        )
-
-
 def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
     names = pa.concat_arrays(state.names)
     if pc.count_distinct(names).as_py() < len(names):
@@ -504,6 +497,14 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
         subject = f"The trusted column {quoted([columns.trusted])}"
         trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
+    annotators: pa.Array | None = None
+    if columns.annotator is not None:
+        named = [value for value in state.annotators if value is not None]
+        if state.unnamed_hold_labels:
+            named = [*map(str, named), UNNAMED]
+        if len(named) > MAX_ANNOTATORS:
+            raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
+        annotators = pa.array(sorted(named)) if named else None
     counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
     n_anchors = -(-counts // ANCHOR)
     usual, n_gaps = _find_gaps(state.between)
@@ -518,7 +519,7 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         anchor_starts=np.cumsum(n_anchors) - n_anchors,
         classes=classes,
         class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
-        annotators=_sorted_annotators(state, columns),
+        annotators=annotators,
         unnamed_hold_labels=state.unnamed_hold_labels,
         earliest=state.earliest,
         unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
@@ -528,17 +529,6 @@ def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
         trusted=state.trusted,
         trusted_codes=trusted_codes,
     )
-
-
-def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
-    if columns.annotator is None:
-        return None
-    named = [value for value in state.annotators if value is not None]
-    if state.unnamed_hold_labels:
-        named = [*map(str, named), UNNAMED]
-    if len(named) > MAX_ANNOTATORS:
-        raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
-    return pa.array(sorted(named)) if named else None
 
 
 ROW = "labeltide row number"  # added, so that results can name the rows of the user's own table
@@ -719,9 +709,10 @@ class Layout:
 
     def read(self, chunk: Chunk) -> tuple[AuditInput, np.ndarray]:
         """The arrays of a chunk with labels of all classes, and the number of each of its rows in the user's table."""
-        from labeltide.auditing.sampling import read_chunk
+        from labeltide.auditing.sampling import read_rows, to_steps
 
-        return read_chunk(self, chunk)
+        rows = read_rows(self, chunk)
+        return to_steps(self, rows).take(self.windows(chunk)[0]), rows.table[ROW].to_numpy()
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ class Sources(NamedTuple):
             raise ValueError(f"Name one of the {self.annotators} annotators (0 to {self.annotators - 1}) too.")
         _validation.check_number("annotator", annotator or 0, 0, self.annotators - 1, whole=True)
         if group is None and self.groups is not None:
-            raise ValueError(f"The noise differs among groups. Name one of: {_listed(self.groups)}.")
+            raise ValueError(f"The noise differs among groups. Name one of: {_validation.listed(self.groups)}.")
         return self.names.index((int(annotator or 0), None if group is None else self._known(group)))
 
     def places(self, groups: ArrayLike | None, n: int) -> np.ndarray:
@@ -172,14 +172,14 @@ class Sources(NamedTuple):
             return np.tile(np.arange(self.annotators), (n, 1))
         if groups is None:
             raise ValueError(
-                f"fit was called with groups: pass groups=..., one per sequence, of: {_listed(self.groups)}."
+                f"fit was called with groups: pass groups=..., one per sequence, of: {_validation.listed(self.groups)}."
             )
         group_places = np.array([self.groups.index(self._known(group)) for group in check_names(groups, n, "groups")])
         return np.arange(self.annotators) * len(self.groups) + group_places[:, None]
 
     def _known(self, group: Hashable) -> Hashable:
         if self.groups is None or group not in self.groups:
-            known = "none" if self.groups is None else _listed(self.groups)
+            known = "none" if self.groups is None else _validation.listed(self.groups)
             raise ValueError(f"Unknown group {group!r}. The fit knows: {known}.")
         return group
 
@@ -218,7 +218,3 @@ def spread_labels(labels: np.ndarray, indices: np.ndarray, count: int) -> np.nda
     spread = np.full((*labels.shape[:-1], count), -1, dtype=labels.dtype)
     np.put_along_axis(spread, np.broadcast_to(indices[:, None], labels.shape), labels, -1)
     return spread
-
-
-def _listed(groups: tuple[Hashable, ...]) -> str:
-    return ", ".join(repr(group) for group in groups[:8]) + (", ..." if len(groups) > 8 else "")

@@ -191,10 +191,8 @@ class Sequences(ShortRepr):
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """Class names in place of codes; None where nothing was recorded."""
-        names = np.empty(len(self.classes) + 1, dtype=object)
-        for code, name in enumerate(self.classes):  # one by one: a name may itself be a tuple
-            names[code] = name
-        return names[codes]
+        names = (*self.classes, None)
+        return np.fromiter(names, dtype=object, count=len(names))[codes]  # np.array would unpack tuples
 
     def take(self, rows: ArrayLike) -> Self:
         """The given sequences, by position or by a mask."""

@@ -43,60 +43,13 @@ SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
 COPY = re.compile(r"<(i|button)\b[^>]*\bcopy-paste-icon\b[^>]*>\s*</\1>")  # buttons of that script
 
 
-class EstimatorDisplay:
-    """scikit-learn's diagram without its script, and once fitted what was learned."""
-
-    def __dir__(self) -> list[str]:
-        """Names of attributes. scikit-learn's own asks for each value, which would compute bands and tests."""
-        lazy = {name for cls in type(self).__mro__ for name, value in vars(cls).items() if isinstance(value, property)}
-        return [name for name in object.__dir__(self) if name in lazy or hasattr(self, name)]
-
-    def _html_repr(self: Any) -> str:
-        diagram = COPY.sub("", SCRIPT.sub("", estimator_html_repr(self)))
-        if not hasattr(self, "noise_matrices_"):
-            return diagram
-        from labeltide.inference.display import estimator_html
-
-        return diagram + estimator_html(self)
-
-    def _repr_html_inner(self) -> str:
-        """What scikit-learn's `_repr_html_` gives; before 1.7 it did not ask `_html_repr`."""
-        return self._html_repr()
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        plain = {"text/plain": repr(self)}
-        return plain | {"text/html": self._html_repr()} if get_config()["display"] == "diagram" else plain
-
-    def plot_reliability(
-        self: Any, X: ArrayLike, trusted: ArrayLike, lengths: ArrayLike | None = None, ax: Any = None, *, bins: int = 10
-    ) -> Any:
-        """Draw how often the predicted label is right against its probability, on labels that you trust.
-
-        Parameters
-        ----------
-        X : array of shape (n, steps, features), not seen in `fit`
-        trusted : array of shape (n, steps)
-            Labels known to be right; missing where none is known.
-        lengths : array of shape (n,), optional
-        ax : matplotlib Axes, optional
-        bins : int, default 10
-        """
-        from labeltide.inference.display import plot_reliability, trusted_codes
-
-        chances = self.predict_proba(X, lengths)
-        codes = trusted_codes(trusted, chances.sum(-1) > 0, self.classes_)
-        top = chances.max(-1)
-        top[codes < 0] = float("nan")
-        return plot_reliability(top, chances.argmax(-1) == codes, ax, bins=bins)
-
-
 ModelChoice = str | torch.nn.Module | Callable[..., Any]
 RandomState = int | np.random.RandomState | None
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 @dataclass(kw_only=True, repr=False, eq=False)
-class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
+class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     """Classifies every step of a sequence, learning from labels that are sometimes wrong.
 
     Parameters
@@ -381,6 +334,28 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
         labels[changed] = self.classes_[codes[changed]]
         return like_given(labels, y)
 
+    def plot_reliability(
+        self, X: ArrayLike, trusted: ArrayLike, lengths: ArrayLike | None = None, ax: Any = None, *, bins: int = 10
+    ) -> Any:
+        """Draw how often the predicted label is right against its probability, on labels that you trust.
+
+        Parameters
+        ----------
+        X : array of shape (n, steps, features), not seen in `fit`
+        trusted : array of shape (n, steps)
+            Labels known to be right; missing where none is known.
+        lengths : array of shape (n,), optional
+        ax : matplotlib Axes, optional
+        bins : int, default 10
+        """
+        from labeltide.inference.display import plot_reliability, trusted_codes
+
+        chances = self.predict_proba(X, lengths)
+        codes = trusted_codes(trusted, chances.sum(-1) > 0, self.classes_)
+        top = chances.max(-1)
+        top[codes < 0] = float("nan")
+        return plot_reliability(top, chances.argmax(-1) == codes, ax, bins=bins)
+
     def save(self, path: str | Path) -> None:
         """Write the fitted method to one file (safetensors with a JSON header, no pickle), whole or not at all."""
         from labeltide.estimators.storage import save
@@ -447,6 +422,28 @@ class NoisyLabelClassifier(EstimatorDisplay, ClassifierMixin, BaseEstimator):
             raise ValueError(f"X must have {self.n_features_in_} features, as in fit. Got {features.shape[2]}.")
         mask = _validation.steps_mask(counts, features.shape[1])
         return scale_features(X, features, mask, self.scaling_), counts
+
+    def __dir__(self) -> list[str]:
+        """Names of attributes. scikit-learn's own asks for each value, which would compute bands and tests."""
+        lazy = {name for cls in type(self).__mro__ for name, value in vars(cls).items() if isinstance(value, property)}
+        return [name for name in object.__dir__(self) if name in lazy or hasattr(self, name)]
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram without its script, and once fitted what was learned."""
+        diagram = COPY.sub("", SCRIPT.sub("", estimator_html_repr(self)))
+        if not hasattr(self, "noise_matrices_"):
+            return diagram
+        from labeltide.inference.display import estimator_html
+
+        return diagram + estimator_html(self)
+
+    def _repr_html_inner(self) -> str:
+        """What scikit-learn's `_repr_html_` gives; before 1.7 it did not ask `_html_repr`."""
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        plain = {"text/plain": repr(self)}
+        return plain | {"text/html": self._html_repr()} if get_config()["display"] == "diagram" else plain
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -333,10 +333,7 @@ def as_array(classes: Sequence[Any]) -> np.ndarray:
     """Class names as a one-dimensional array, of objects where NumPy would change them."""
     if len({type(name) for name in classes}) == 1 and isinstance(classes[0], str | int | float | bool):
         return np.asarray(classes)
-    array = np.empty(len(classes), dtype=object)
-    for index, name in enumerate(classes):
-        array[index] = name
-    return array
+    return np.fromiter(classes, dtype=object, count=len(classes))
 
 
 class Training(NamedTuple):
@@ -584,9 +581,6 @@ class Methods(Mapping[str, "type[NoisyLabelClassifier]"]):
             raise UnknownMethodError(f"Unknown method {name!r}. Choose one of: {', '.join(self)}.")
         module, method = self.homes[name]
         return getattr(import_module(f"labeltide.estimators.{module}"), method)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.homes
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.homes)

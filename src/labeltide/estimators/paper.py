@@ -527,7 +527,17 @@ class ContinuousClassifier(LearnedNoiseClassifier):
     bounded_logits: bool = True
 
     def _fit_fleet(self, fleet_fit: FleetFit) -> FittedFleet:
-        self._check_settings()
+        _validation.check_choice("objective", self.objective, ("lagrangian", "penalised"))
+        _check_flags(self, "raw_steps", "scaled_weights", "bounded_logits")
+        for name in ("diagonal_weight", "linear", "quadratic", "gamma"):
+            _validation.check_number(name, getattr(self, name), 0)
+        _validation.check_number("eta", self.eta, 1)
+        _validation.check_number("epochs_per_round", self.epochs_per_round, 1, whole=True)
+        _validation.check_whole_numbers("noise_widths", self.noise_widths, 1)
+        if self.rounds is not None:
+            _validation.check_number("rounds", self.rounds, 1, whole=True)
+        if self.noise_learning_rate is not None:
+            _validation.check_number("noise_learning_rate", self.noise_learning_rate, 0, above=True)
         multipliers = (self.linear, self.quadratic, self.gamma, self.eta)
         lagrangian: AugmentedLagrangian | None = AugmentedLagrangian(self.epochs_per_round, self.rounds, *multipliers)
         penalties = [Penalty("frobenius", frobenius, 1.0)]
@@ -545,19 +555,6 @@ class ContinuousClassifier(LearnedNoiseClassifier):
         )
         _warn_at_bound(fitted.noise.common(fleet_fit.data.grid).detach(), fleet_fit.classes)
         return fitted
-
-    def _check_settings(self) -> None:
-        _validation.check_choice("objective", self.objective, ("lagrangian", "penalised"))
-        _check_flags(self, "raw_steps", "scaled_weights", "bounded_logits")
-        for name in ("diagonal_weight", "linear", "quadratic", "gamma"):
-            _validation.check_number(name, getattr(self, name), 0)
-        _validation.check_number("eta", self.eta, 1)
-        _validation.check_number("epochs_per_round", self.epochs_per_round, 1, whole=True)
-        _validation.check_whole_numbers("noise_widths", self.noise_widths, 1)
-        if self.rounds is not None:
-            _validation.check_number("rounds", self.rounds, 1, whole=True)
-        if self.noise_learning_rate is not None:
-            _validation.check_number("noise_learning_rate", self.noise_learning_rate, 0, above=True)
 
     def _build_noise(self, fleet_fit: FleetFit) -> BuildNoise:
         """Gives the noise function for a number of members and annotators."""

@@ -47,7 +47,6 @@ MAX_SOURCES = 100_000
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
 MAX_HEADER = 100_000_000  # bytes, the limit of safetensors itself
-MAX_DIGITS = 19  # of a whole number, as 2 ** 63 has
 MAX_DEPTH = 16  # of tuples within tuples in a class name
 LARGEST_WEIGHT = 1e15  # beyond which products of weights and features leave single precision
 Model = nn.Module | Callable[..., Any]
@@ -408,8 +407,8 @@ def _read_about(raw: bytes) -> dict[str, Any]:
     if raw[8:9] != b"{" or start > MAX_HEADER:
         raise ValueError("it is not a labeltide file.")
     try:
-        header = json.loads(raw[8:start], parse_int=_whole_number)
-        about = json.loads(header.pop("__metadata__")["labeltide"], parse_int=_whole_number)
+        header = json.loads(raw[8:start], parse_int=_validation.read_whole)
+        about = json.loads(header.pop("__metadata__")["labeltide"], parse_int=_validation.read_whole)
         end = start + max(entry["data_offsets"][1] for entry in header.values())
         truncated = len(raw) < end
     except OverflowError as error:
@@ -431,13 +430,6 @@ def _read_about(raw: bytes) -> dict[str, Any]:
     if type(about["sha256"]) is not str:
         raise ValueError("its digest must be a string.")
     return about
-
-
-def _whole_number(digits: str) -> int:
-    """A whole number of JSON that fits into 64 bits."""
-    if len(digits) > MAX_DIGITS:
-        raise OverflowError(f"it holds a whole number of {len(digits)} digits.")
-    return int(digits)
 
 
 def _check_fields(part: str, fields: Any, wanted: Iterable[str]) -> None:

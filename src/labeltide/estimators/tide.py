@@ -20,7 +20,7 @@ from labeltide._clock import Cells, Period, one_period
 from labeltide._fleet import stack
 from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, informedness
 from labeltide.chain.em import flat_chain, join_evidence, label_chain
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import posteriors
 from labeltide.chain.select import choose_noise
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import NoisyLabelClassifier
@@ -95,15 +95,20 @@ def find_posterior(
     chain = label_chain(data, fits, grid, period, annotators)
     all_known = data.trusted is not None and bool((data.trusted >= 0)[data.mask].all())
     if predict is not None and not all_known:
-        taught = chain._replace(matrices=_training_noise(data, chain))
+        # Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
+        # Networks that are trained as if a quarter were wrong let the features decide
+        # (docs/decisions/002-training-noise.md).
+        error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
+        wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
+        looks_clean = (error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None]
+        taught = chain._replace(matrices=torch.where(looks_clean, wary, chain.matrices))
         noise = _noise_function(data, taught, grid, period).to(folds.device)
         log_probs, future, networks = predict(noise)
         data = data.with_evidence(log_probs, informedness(taught.matrices), future)
     if data.evidence is not None:
         chain = join_evidence(data, fits, chain, grid, period, clusters)
     chosen = choose_noise(data, fits, chain, folds, grid, period)
-    labels = expect(data, fits, chosen.parameters, posterior=True).posterior
-    assert labels is not None
+    labels = posteriors(data, fits, chosen.parameters)
     count = networks[0].members // len(folds) if networks else 0  # networks of one fit and direction
     learned: list[dict[str, Any]] = []
     for fit in range(len(folds)):
@@ -131,17 +136,6 @@ def find_posterior(
             }
         )
     return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
-
-
-def _training_noise(data: ChainData, chain: ChainParameters) -> Tensor:
-    """The Q of each fit with which its networks are trained: that of the labels alone, where it has errors.
-
-    Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
-    Networks that are trained as if a quarter were wrong let the features decide (docs/decisions/002-training-noise.md).
-    """
-    error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
-    wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
-    return torch.where((error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None], wary, chain.matrices)
 
 
 def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
@@ -363,9 +357,7 @@ class Inferred:
         self._check_one_clock("annotator_estimates_", "noise_at(clock, annotator)")
         if self.noise_.annotators == 1:
             return (self.noise_estimate_,)
-        estimates: tuple[NoiseEstimate, ...]
-        estimates = self._find("annotator_estimates", lambda: self._estimate()["annotator_estimates"])
-        return estimates
+        return tuple(self._find("annotator_estimates", lambda: self._estimate()["annotator_estimates"]))
 
     @property
     def temporality_(self) -> Temporality:
@@ -465,8 +457,7 @@ class Inferred:
                 )
             with torch_on_one_thread():
                 self.findings_[name] = compute()
-        found: Found = self.findings_[name]
-        return found
+        return self.findings_[name]
 
     def _estimate(self) -> dict[str, Any]:
         """The common estimate and those of annotators, from one bootstrap."""

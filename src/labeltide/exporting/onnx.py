@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeltide import __version__
 from labeltide._files import import_extra, to_json, write_atomically
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE
 from labeltide.data.scaler import apply_scaling
 from labeltide.estimators.base import NoisyLabelClassifier
@@ -413,13 +414,8 @@ def _read(path: Path) -> OnnxSource:
         raise FileNotFoundError(f"There is no file or folder {str(path)!r}.")
     folder = path if path.is_dir() else path.parent.parent
     if (folder / AUDIT).is_file() and (folder / MODEL / MODEL_FILE).is_file():
-        try:
-            audit = json.loads((folder / AUDIT).read_bytes())
-            return _of_audit(folder.resolve().name, load(folder / MODEL / MODEL_FILE), audit)
-        except (KeyError, TypeError, json.JSONDecodeError):
-            raise ValueError(
-                f"{str(folder / AUDIT)!r} is not what an audit of this version writes. Audit again."
-            ) from None
+        audit = load_audit_json(folder, ("encoders", "table.name"))
+        return _of_audit(folder.resolve().name, load(folder / MODEL / MODEL_FILE), audit)
     if path.is_dir():
         raise ValueError(
             f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
@@ -434,8 +430,6 @@ def _read(path: Path) -> OnnxSource:
 
 
 def _of_audit(name: str, estimator: NoisyLabelClassifier, audit: Mapping[str, Any]) -> OnnxSource:
-    if not isinstance(audit["encoders"], list):
-        raise TypeError
     encoders = tuple(encoder_from_json(dict(fields)) for fields in audit["encoders"])
     count = sum(len(encoder.names) for encoder in encoders)
     if count != estimator.n_features_in_:

@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from labeltide import _validation
 from labeltide.auditing.apply import find_decisions
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.decisions import settled_labels
-from labeltide.auditing.page.payload import read_audit, read_times
+from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
 from labeltide.recordings.spans.formats import ADAPTERS
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
+from labeltide.tables.columns import code_values
 from labeltide.tables.words import words
 
 WHAT = ("issues", "corrected", "both")
@@ -176,7 +178,7 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
     Without arrow an issue is labelled with the suggestion alone. Rows that follow each other and have the same
     label are one span.
     """
-    audit = read_audit(folder, ("table.columns", "table.classes"))
+    audit = load_audit_json(folder, ("table.columns", "table.classes"))
     lines = read_labels(Path(folder), COLUMNS)
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
@@ -248,14 +250,13 @@ def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, 
         moments = moments * (named[0] if len(named) == 1 else 1.0)
         if len(named) != 1:
             messages = (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
-    codes = lines["sequence"].combine_chunks().dictionary_encode()
-    names, sequence = codes.dictionary.to_pylist(), codes.indices.to_numpy(zero_copy_only=False)
+    sequence, names = code_values(lines["sequence"])
     order = np.lexsort((moments, sequence))
     steps = np.diff(moments[order])
     follows = (np.diff(sequence[order]) == 0) & (steps > 0)
     usual = float(np.median(steps[follows])) if follows.any() else 1.0
     onset, length, places = moments.copy(), np.full(len(moments), usual), {}
-    for code, name in enumerate(names):
+    for code, name in enumerate(names.to_pylist()):
         own = np.flatnonzero(sequence == code)
         distinct = np.unique(moments[own])
         spent = np.minimum(np.diff(distinct, append=distinct[-1] + usual), usual)
@@ -277,7 +278,7 @@ def _merge(timed: pa.Table, label: Any) -> pa.Table:
     onset, length = table["onset"].to_numpy(), table["length"].to_numpy()
     same = np.abs(onset[1:] - onset[:-1] - length[:-1]) <= TOUCHING * length[:-1]
     for name in ("sequence", "annotator", "label"):
-        codes = table[name].combine_chunks().dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
+        codes = code_values(table[name])[0]
         same &= codes[1:] == codes[:-1]
     first = np.flatnonzero(np.append(True, ~same))
     last = np.append(first[1:], len(onset)) - 1

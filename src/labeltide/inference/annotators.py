@@ -518,7 +518,4 @@ def _name(codes: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:
     """Class names in place of codes; -1 becomes -1 among whole numbers and None otherwise."""
     if all(isinstance(name, int) and not isinstance(name, bool) for name in names):
         return np.array([*names, -1], dtype=np.int64)[codes]
-    values = np.empty(len(names) + 1, dtype=object)
-    for code, name in enumerate(names):
-        values[code] = name
-    return values[codes]
+    return np.fromiter((*names, None), dtype=object, count=len(names) + 1)[codes]

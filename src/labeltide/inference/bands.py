@@ -47,11 +47,6 @@ class Band(NamedTuple):
     simultaneous_upper: np.ndarray
 
 
-def estimate_noise(training: TrainingEvidence, *, n_replicates: int = BAND_REPLICATES, seed: int = 0) -> NoiseEstimate:
-    """The common part of `estimate_annotators`."""
-    return estimate_annotators(training, n_replicates=n_replicates, seed=seed)[0]
-
-
 def estimate_annotators(
     training: TrainingEvidence,
     tested: ShareInterval | None = None,

@@ -97,11 +97,6 @@ class ReviewSample(ShortRepr):
         """The weight of each item: its own draw's, and the share of all later draws, which count it as found."""
         return self.shares[self.draws] / self.inclusion + (1 - self.shares.cumsum())[self.draws]
 
-    @property
-    def largest_weight(self) -> float:
-        """The largest weight that any label can have."""
-        return float(np.max(self.shares / self.smallest + 1 - self.shares.cumsum()))
-
     def _included(self, sizes: np.ndarray, draws: np.ndarray) -> np.ndarray:
         found = np.empty(len(sizes))
         for draw in range(len(self.least)):
@@ -566,7 +561,9 @@ def effective_count(estimate: Estimate, review: Review, level: float) -> Effecti
     by the mean weight. Their weights are the number of wrong labels found (of right ones, if fewer) and `PRIOR_FOUND`.
     """
     n, found = len(review.wrong), int(review.wrong.sum())
-    worst = max(review.sample.largest_weight * n / len(review.known), 1.0)
+    shares = review.sample.shares
+    largest = float(np.max(shares / review.sample.smallest + 1 - shares.cumsum()))  # weight that any label can have
+    worst = max(largest * n / len(review.known), 1.0)
     share = min(max(estimate.rate, 0.0), 1.0)
     smoothed = (n * share + 0.5) / (n + 1)
     tail = 0.5 + level / 2

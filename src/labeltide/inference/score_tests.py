@@ -143,8 +143,7 @@ def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None
     kept = size > 1e-6 * size[0]
     to_basis = right[kept].T / size[kept]  # coefficients of uncorrelated functions
     _, rotation = np.linalg.eigh(to_basis.T @ shape.penalty @ to_basis)  # smoothest first
-    functions: np.ndarray = centred @ to_basis @ rotation[:, :N_FUNCTIONS]
-    return functions
+    return centred @ to_basis @ rotation[:, :N_FUNCTIONS]
 
 
 class Directions(NamedTuple):
@@ -500,5 +499,4 @@ def score_test(
 def tested_labels(training: TrainingEvidence, null: Family) -> np.ndarray:
     """Which steps have labels that the test is about, those of one annotator or of all: (rows, steps)."""
     recorded = (training.data.labels[0] >= 0).numpy() & training.data.mask.numpy()[..., None]
-    of_tested: np.ndarray = recorded[..., null.held] if null.held is not None else recorded.any(-1)
-    return of_tested
+    return recorded[..., null.held] if null.held is not None else recorded.any(-1)

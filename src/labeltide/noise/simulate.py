@@ -443,9 +443,7 @@ def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.
 
 def _decode(codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray) -> np.ndarray:
     """Names in place of codes, in the type of `labels` unless a name does not fit it."""
-    values = np.empty(len(names), dtype=object)
-    for code, name in enumerate(names):  # in a loop, because a name may itself be a tuple
-        values[code] = name
+    values = np.fromiter(names, dtype=object, count=len(names))  # np.array would unpack tuples
     if labels.dtype != object:
         exact = np.array(list(names))
         cast = exact.astype(labels.dtype)

@@ -427,7 +427,7 @@ def _in_manifest(path: Path) -> list[Recording]:
 
 def _in_folder(folder: Path, labels: Sequence[Path]) -> list[Recording]:
     """Recordings of a folder; each file of labels belongs to the recording whose name begins most like its own."""
-    signals = sorted(path for path in folder.iterdir() if is_signal_file(path) and _has_signals(path))
+    signals = sorted(path for path in folder.iterdir() if is_signal_file(path) and read_spans(path).signals)
     if not signals:
         raise ValueError(
             f"The folder {str(folder)!r} must hold recordings ({', '.join(SIGNALS)}). It holds none with signals. List "
@@ -483,13 +483,9 @@ def _label_files(folder: Path) -> list[Path]:
     found = []
     for path in sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in ends):
         is_table = path.suffix.lower() in (".csv", ".tsv")
-        if is_spans(path) if is_table else not is_signal_file(path) or not _has_signals(path):
+        if is_spans(path) if is_table else not is_signal_file(path) or not read_spans(path).signals:
             found.append(path)
     return found
-
-
-def _has_signals(path: Path) -> bool:
-    return bool(read_spans(path).signals)
 
 
 # Signals from a table: a column of times and one for each channel, perhaps one that names the recording.

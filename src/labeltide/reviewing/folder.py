@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.decisions import audit_identity, file_digest
-from labeltide.auditing.page.payload import read_audit, read_times
+from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import AUDIT, LABELS, read_labels
+from labeltide.tables.columns import code_values
 from labeltide.tables.files import open_file
 from labeltide.tables.intake import is_number
 
@@ -42,7 +44,7 @@ class AuditFolder:
                 "TABLE --out FOLDER."
             )
         try:
-            summary = read_audit(folder)
+            summary = load_audit_json(folder)
         except (UnicodeDecodeError, RecursionError, ValueError) as error:
             raise ValueError(f"{str(folder / AUDIT)!r} cannot be read: {error}") from None
         if not isinstance(summary.get("table"), Mapping) or not summary["table"].get("classes"):
@@ -55,7 +57,7 @@ class AuditFolder:
 
     def check_current(self) -> None:
         """Refuse to write into a folder that holds another audit by now: its rows may be other rows."""
-        if audit_identity(read_audit(self.folder)) != self.identity:
+        if audit_identity(load_audit_json(self.folder)) != self.identity:
             raise ValueError(OTHER_AUDIT.format(str(self.folder)))
 
     @property
@@ -177,8 +179,8 @@ def read_lines(folder: Path, classes: list[str]) -> Lines:
     path = Path(folder) / LABELS
     table = read_labels(path, ["row", "sequence", "annotator", "time", "is_issue", *NUMBERS, *NAMES])
     row = table["row"].to_numpy()
-    sequence, sequence_names = _codes(table["sequence"])
-    annotator, annotator_names = _codes(table["annotator"])
+    sequence, sequences = code_values(table["sequence"].cast(pa.string()))
+    annotator, annotators = code_values(table["annotator"].cast(pa.string()))
     # Number the moments of all sequences in the order of time; table rows decide where times are missing.
     moment = _sortable(table["time"], row)
     order = np.lexsort((row, moment, sequence))
@@ -199,8 +201,8 @@ def read_lines(folder: Path, classes: list[str]) -> Lines:
         clock=numbers["clock"],
         is_issue=pc.fill_null(table["is_issue"], False).to_numpy(),
         step=step,
-        sequence_names=sequence_names,
-        annotator_names=annotator_names,
+        sequence_names=sequences.to_pylist(),
+        annotator_names=annotators.to_pylist(),
         classes=classes,
         **{name: values.to_numpy() for name, values in codes.items()},
     )
@@ -219,16 +221,6 @@ def take_rows(source: parquet.ParquetFile, rows: np.ndarray, read_group: Callabl
     return pa.concat_tables(parts).take(pa.array(np.argsort(order)))
 
 
-def _encode(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    encoded = column.combine_chunks().dictionary_encode()
-    return encoded if isinstance(encoded, pa.DictionaryArray) else pa.concat_arrays(encoded.chunks)
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    encoded = _encode(column.cast(pa.string()))
-    return pc.fill_null(encoded.indices, -1).to_numpy(), encoded.dictionary.to_pylist()
-
-
 def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
     """Numbers in the order of the times: numbers, moments, or else the order of their texts."""
     if times.null_count:
@@ -236,10 +228,10 @@ def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
     try:
         return read_times(times)[0]
     except pa.ArrowException:
-        encoded = _encode(times)
-        rank = np.empty(len(encoded.dictionary), np.int64)
-        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
-        return rank[encoded.indices.to_numpy()]
+        codes, texts = code_values(times)
+        rank = np.empty(len(texts), np.int64)
+        rank[pc.sort_indices(texts).to_numpy()] = np.arange(len(rank))
+        return rank[codes]
 
 
 # The signals of the user's table around an item: only the row groups and columns that are shown are read.

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from labeltide._validation import UnanswerableError
+from labeltide._validation import UnanswerableError, listed
 from labeltide.tables.files import format_of, list_extensions, open_file, read_as_written
-from labeltide.tables.words import listed, quoted
+from labeltide.tables.words import quoted
 
 
 class OpenTable(NamedTuple):
@@ -117,7 +117,7 @@ def check_unique(names: Iterable[Hashable]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(
-            f"Every column of a table must have its own name. Got {listed(repeated)} more than once. "
+            f"Every column of a table must have its own name. Got {listed(repeated, 20)} more than once. "
             "Rename or drop the repeats."
         ) from None  # narwhals' own words for it
 

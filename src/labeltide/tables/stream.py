@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -39,7 +40,6 @@ class RowStream:
     coded: list[str] = field(default_factory=list)
     tidy: Tidying = NOTHING
     _open: OrderedDict[int, parquet.ParquetFile] = field(default_factory=OrderedDict, repr=False)
-    _groups: np.ndarray | None = field(default=None, repr=False)
     _kept: OrderedDict[tuple[int, int], pa.Table] = field(default_factory=OrderedDict, repr=False)
     _lock: Any = field(default_factory=Lock, repr=False)  # files are read by one thread at a time
 
@@ -57,19 +57,17 @@ class RowStream:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _open=OrderedDict(), _kept=OrderedDict(), _lock=Lock())  # a worker opens its own
 
-    @property
+    @cached_property
     def groups(self) -> np.ndarray:
         """Of every row group: file, number within it, first row, rows: int64 of shape (groups, 4)."""
-        if self._groups is None:
-            listed, first = [], 0
-            for index in range(len(self.paths)):
-                metadata = self._file(index).metadata
-                for number in range(metadata.num_row_groups):
-                    rows = metadata.row_group(number).num_rows
-                    listed.append((index, number, first, rows))
-                    first += rows
-            self._groups = np.array(listed, dtype=np.int64).reshape(-1, 4)
-        return self._groups
+        found, first = [], 0
+        for index in range(len(self.paths)):
+            metadata = self._file(index).metadata
+            for number in range(metadata.num_row_groups):
+                rows = metadata.row_group(number).num_rows
+                found.append((index, number, first, rows))
+                first += rows
+        return np.array(found, dtype=np.int64).reshape(-1, 4)
 
     @property
     def n_rows(self) -> int:

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 import numpy as np
@@ -18,6 +18,9 @@ from labeltide.tables.files import NULLS, FileSet, csv_batches, number_type, rea
 from labeltide.tables.intake import is_text, whole
 from labeltide.tables.roles import Labels, RoleColumns
 from labeltide.tables.words import UNRECORDED, quoted
+
+if TYPE_CHECKING:
+    from labeltide.tables.features import Features
 
 
 @dataclass(frozen=True)
@@ -156,8 +159,7 @@ def describe_overview(
     tidying: Tidying,
     names: Sequence[str],
     columns: RoleColumns,
-    used: Sequence[str],
-    why: Mapping[str, str],
+    features: Features,
 ) -> tuple[ColumnOverview, ...]:
     """The overview of a table, once it is tidied.
 
@@ -165,9 +167,8 @@ def describe_overview(
     ----------
     counts : of the columns that were read, as they were given
     names : of all columns of the table
-    used : columns that became features
-    why : reasons by column for those that were left out
     """
+    why = {**columns.left_out, **features.left_out}
     roles: dict[str, Sequence[str | None]] = {
         "sequence": columns.sequence,
         "time": [columns.time],
@@ -175,7 +176,7 @@ def describe_overview(
         "annotator": [columns.annotator],
         "clock": columns.clock,
         "trusted": [columns.trusted],
-        "feature": used,
+        "feature": [encoder.column for encoder in features.encoders],
     }
     rows = []
     for name in map(str, names):
@@ -479,7 +480,7 @@ def drop_missing(
             counts[_as_whole(value)] += int(count)
     dropped, messages = choose_missing(counts, asked)
     if asked is None and messages:
-        warnings.warn(" ".join(messages), UserWarning, stacklevel=5)
+        warnings.warn(" ".join(messages), UserWarning, stacklevel=4)
     return [
         (drop_values(*part, np.array([v in dropped for v in part[1]], dtype=bool)) if dropped else part)
         for part in parts

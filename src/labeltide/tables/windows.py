@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -27,8 +27,6 @@ from labeltide.tables.rows import common_classes
 from labeltide.tables.tidy import drop_missing, read_written_names
 from labeltide.tables.times import DAY, Moments, read_moments
 from labeltide.tables.words import means, quoted
-
-Columns = Mapping[str, Column]
 
 
 def read_sequences(
@@ -54,7 +52,15 @@ def read_sequences(
     lengths, n_steps = windows.lengths, windows.window
     real = steps_mask(lengths, n_steps)
     index = windows.filled_index(n_steps)  # clock and times hold real moments on padding too
-    labels, clean, classes = _read_labels(columns, steps, named["label"], named["clean"], missing)
+    label = named["label"]
+    parts = drop_missing([factorize_labels(columns[name]) for name in names], missing)
+    recorded, *known = [FactorizedLabels(*part) for part in parts]
+    if not len(recorded.distinct):
+        raise ValueError(f"The label column {label!r} holds no label at all: every row is null, NaN or missing.")
+    classes = common_classes([recorded, *known], f"The label column {label!r}")
+    n_annotators = len(steps.annotators) if steps.annotators is not None else 1
+    labels = steps.spread(recorded.encode(classes), steps.annotator_of_row, n_annotators)
+    clean = steps.pick(named["clean"], known[0].encode(classes)) if known else None
     numbers = [steps.pick(name, read_numbers(columns[name], "feature")) for name in roles["features"]]
     if roles["zscore"]:
         group = steps.pick(roles["zscore"][0], group_rows(columns, roles["zscore"], "zscore")[0])
@@ -81,20 +87,6 @@ def read_sequences(
         "times": steps.times[index],
         "annotators": steps.annotators,
     }
-
-
-def _read_labels(
-    columns: Columns, steps: Steps, label: str, clean: str | None, missing: Labels
-) -> tuple[np.ndarray, np.ndarray | None, tuple[Hashable, ...]]:
-    """Recorded labels (steps, annotators), clean labels (steps,) and the classes of both together."""
-    parts = drop_missing([factorize_labels(columns[name]) for name in (label, clean) if name], missing)
-    recorded, *known = [FactorizedLabels(*part) for part in parts]
-    if not len(recorded.distinct):
-        raise ValueError(f"The label column {label!r} holds no label at all: every row is null, NaN or missing.")
-    classes = common_classes([recorded, *known], f"The label column {label!r}")
-    n_annotators = len(steps.annotators) if steps.annotators is not None else 1
-    labels = steps.spread(recorded.encode(classes), steps.annotator_of_row, n_annotators)
-    return labels, steps.pick(clean, known[0].encode(classes)) if clean else None, classes
 
 
 def _zscore(values: np.ndarray, group: np.ndarray) -> np.ndarray:

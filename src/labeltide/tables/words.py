@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -16,12 +16,6 @@ def quoted(names: Sequence[object], most: int = 12) -> str:
     if len(names) > most:
         return ", ".join(shown) + f", ... ({len(names)} in all)"
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
-def listed(names: Sequence[Hashable], most: int = 20) -> str:
-    """The representation of each name, with commas between; the first of them where there are many."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
 def name_rows(rows: np.ndarray, most: int = 5) -> str:

@@ -151,18 +151,15 @@ class TrainingStep:
         if self.compiled:  # filler rows cost nothing there, so members that have stopped are not computed
             table = table.masked_fill(~self.state.active[:, None], -1)
         for number, rows in enumerate(table):
-            self._put(rows, first=number == 0)
+            if self.rows is None or self.rows.shape != rows.shape:
+                self.reset()
+                self.rows = torch.full_like(rows, -1)
+                self.whole.prepare()  # on filler rows, which change nothing
+            self.rows.copy_(rows)
+            self.is_first = number == 0
+            self.first.fill_(self.is_first)
             self.whole()
         return self.total / self.labels.clamp_min(1e-12)
-
-    def _put(self, rows: Tensor, first: bool) -> None:
-        if self.rows is None or self.rows.shape != rows.shape:
-            self.reset()
-            self.rows = torch.full_like(rows, -1)
-            self.whole.prepare()  # on filler rows, which change nothing
-        self.rows.copy_(rows)
-        self.first.fill_(first)
-        self.is_first = first
 
     def _step(self) -> None:
         assert self.rows is not None

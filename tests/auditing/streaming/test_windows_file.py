@@ -18,6 +18,7 @@ from labeltide.tables.files import open_files
 
 ARRAYS = ("features", "fit_labels", "lengths", "clock", "gaps", "groups")
 Usage = namedtuple("Usage", "total used free")
+Read = namedtuple("Read", "layout sample n_windows learned")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def quick(monkeypatch):
 def seen(monkeypatch):
     """What every audit reads."""
     found, read = [], sampling.read_large_table
-    monkeypatch.setattr(run, "read_large_table", lambda *given: found.append(read(*given)) or found[-1])
+    monkeypatch.setattr(run, "read_large_table", lambda *given: found.append(Read(*read(*given))) or found[-1])
     return found
 
 

@@ -122,9 +122,9 @@ def _words_of(column: str) -> str:
 
 
 def _issues(results: Results, words: dict[str, SharedTexts]) -> dict[str, Any]:
-    parts, total = results.first_issues(MAX_ISSUES)
+    parts, total = _batches(results.issues, PART)  # a part at a time: their texts may be long
     columns: dict[str, list[Any]] = {name: [] for name in ISSUE_COLUMNS}
-    for part in parts:
+    for part in islice(parts, -(-MAX_ISSUES // PART)):
         for name, holds in ISSUE_COLUMNS.items():
             # An earlier version may have written fewer columns; each line is then empty there.
             values = part[name].to_pylist() if name in part.schema.names else [None] * len(part)
@@ -367,19 +367,17 @@ class Results:
     audit: Mapping[str, Any]  # the content of audit.json
     labels: pa.Table | Path  # one row for every label, as in labels.parquet
     issues: pa.Table | Path  # the ranked issues, as in issues.parquet
+    shown: pa.Table | None = None  # the labels of the sequences of timelines, where they are in memory
 
     @classmethod
     def in_folder(cls, folder: Path, needed: Sequence[str] = ()) -> Results:
         """The results that an audit wrote into a folder; `needed` as of `load_audit_json`."""
-        return cls(read_audit(folder, needed), Path(folder) / LABELS, Path(folder) / ISSUES)
-
-    def first_issues(self, most: int) -> tuple[Iterator[pa.RecordBatch], int]:
-        """The first ranked issues, a part at a time (their texts may be long), and how many there are in all."""
-        parts, total = _batches(self.issues, min(most, PART))
-        return islice(parts, -(-most // PART)), total
+        return cls(load_audit_json(folder, needed), Path(folder) / LABELS, Path(folder) / ISSUES)
 
     def labels_of(self, sequences: list[str]) -> pa.Table:
         """The labels of some sequences, with their `position` among all labels."""
+        if self.shown is not None:
+            return self.shown
         parts, _ = _batches(self.labels, 1 << 17, COLUMNS)
         kept, start = [], 0
         wanted = pa.array([sound(name) for name in sequences], pa.string())
@@ -393,14 +391,6 @@ class Results:
             empty = self.labels if isinstance(self.labels, pa.Table) else pq.read_table(self.labels)
             return empty.select(COLUMNS).append_column("position", pa.array([], pa.int64()))
         return pa.concat_tables(kept, promote_options="permissive")
-
-
-def read_audit(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
-    """The numbers of an audit; `needed` as of `load_audit_json`."""
-    path = Path(folder) / AUDIT
-    if not path.exists():
-        raise FileNotFoundError(f"{path.parent} holds no {AUDIT}. Name a folder that `labeltide audit` wrote.")
-    return load_audit_json(path, needed)
 
 
 def read_times(times: pa.ChunkedArray) -> tuple[np.ndarray, bool]:

@@ -28,6 +28,7 @@ from labeltide.auditing.page.format import (
     terminal_text,
 )
 from labeltide.auditing.page.verdict import (
+    HEAD,
     again_words,
     check_title,
     is_noisy,
@@ -39,8 +40,6 @@ from labeltide.auditing.page.verdict import (
     write_verdict,
 )
 from labeltide.inference.conclusion import SURE
-
-HEAD = 11  # letters before each line's words
 
 
 def summary_text(audit: Mapping[str, Any]) -> str:
