@@ -37,11 +37,10 @@ class UnanswerableError(ValueError):
 
 def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Finite float32 features of shape (n, steps, features), zero on padding, and lengths of shape (n,)."""
-    is_private = isinstance(X, np.memmap) and X.mode == "c"  # what is written to such a map never reaches its file
     try:
         with np.errstate(over="ignore"):  # values that overflow become infinite and are refused below
             # A copy, because padding becomes zero; in C order, because sums depend on the order in memory.
-            features = np.array(plain_array(X), dtype=np.float32, order="C", copy=None if is_private else True)
+            features = np.array(plain_array(X), dtype=np.float32, order="C", copy=True)
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numbers of shape (n, steps, features). Got {_describe(X)}: {error}") from None
     if features.ndim != 3:

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from labeltide.auditing.reading import AuditInput, TrainingWindows
+from labeltide.auditing.reading import AuditInput
 from labeltide.estimators.cross_fit import digest_rows
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.tables.words import quoted
@@ -24,7 +24,7 @@ MIN_DISTINCT = 8  # by hand
 MIN_CORRELATION, MAX_COMPARED = 0.99, 4_000  # by hand: of windows that are near copies, and windows that are compared
 
 
-def clusters_of_copies(table: TrainingWindows) -> np.ndarray:
+def clusters_of_copies(table: AuditInput) -> np.ndarray:
     """The cluster of each sequence, int64 of shape (sequences,): itself, or the first of those that share a window."""
     mask = np.arange(table.fit_labels.shape[1]) < table.lengths[:, None]
     windows: dict[bytes, list[int]] = defaultdict(list)
@@ -57,7 +57,7 @@ def _near_copies(features: np.ndarray, mask: np.ndarray) -> list[list[int]]:
     return pairs
 
 
-def check_copies(table: TrainingWindows, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
+def check_copies(table: AuditInput, clusters: np.ndarray) -> tuple[Diagnostic, ...]:
     """A warning where sequences are copies of others; where all are, labels cannot be judged by other sequences."""
     copies = np.flatnonzero(clusters != np.arange(len(clusters)))
     if not len(copies):

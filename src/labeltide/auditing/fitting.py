@@ -13,7 +13,7 @@ import torch
 
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.options import ALL, USUAL, AuditOptions, Pace
-from labeltide.auditing.reading import AuditInput, TrainingWindows
+from labeltide.auditing.reading import AuditInput
 from labeltide.chain.data import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, thin_evidence, thin_for_tests
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
@@ -75,7 +75,7 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: TrainingWindows, windows: np.ndarray, pace: Pace = USUAL) -> int:
+def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.fit_labels.shape[1]
     return min(
@@ -84,7 +84,7 @@ def choose_epochs(table: TrainingWindows, windows: np.ndarray, pace: Pace = USUA
     )
 
 
-def new_estimator(table: TrainingWindows, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
+def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
     """The method with the settings of an audit, not yet fitted."""
     return TideClassifier(
         model=options.model,
@@ -99,7 +99,7 @@ def new_estimator(table: TrainingWindows, windows: np.ndarray, options: AuditOpt
     )
 
 
-def fit(table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
+def fit(table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:
     """Learn from the chosen windows. Classes are codes; `with_class_names` gives them their names.
 
     `clusters` holds the recording of each of all windows: its sequence, or one of several with the same features.
@@ -116,7 +116,7 @@ def fit(table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray, optio
 
 
 def plant(
-    estimator: TideClassifier, table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
+    estimator: TideClassifier, table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
 ) -> tuple[PlantedErrors, ...]:
     """What is found of errors that are planted in the windows that were learned from; nothing in a fast audit."""
     if options.pace.is_fast or estimator.fold_model_ is None:
@@ -128,7 +128,7 @@ def plant(
 
 
 def _inputs(
-    table: TrainingWindows, windows: np.ndarray, clusters: np.ndarray
+    table: AuditInput, windows: np.ndarray, clusters: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray]:
     """Features, labels and other inputs of a fit, and the sequence of each window."""
 
@@ -229,16 +229,10 @@ AT_LEAST = 400e6  # bytes of the libraries
 # classes and 1 or 4 annotators; the windows of the audit itself are counted in.
 FIT_FEATURE, FIT_CLASS, FIT_ANNOTATOR, FIT_STEP = 28, 40, 20, 60
 FIT_AT_LEAST = 600e6  # bytes of the libraries and of buffers
-# The same where windows are on disk, from audits of 10^6 and 10^7 rows and a fit to 2.5 million steps of one annotator:
-# evidence, posterior, labels, and their places on the clock. Fits then took up to 0.6 GB more than now.
-MAPPED_CLASS, MAPPED_ANNOTATOR, MAPPED_STEP, MAPPED_AT_LEAST = 12, 6, 45, 1.1e9
 
 
-def training_bytes(n_steps: int, n_features: int | None, n_classes: int, n_annotators: int) -> float:
-    """About how much memory a fit to so many steps of windows takes at its peak; features are None on disk."""
-    if n_features is None:
-        of_step = MAPPED_CLASS * n_classes + MAPPED_ANNOTATOR * n_annotators + MAPPED_STEP
-        return MAPPED_AT_LEAST + float(n_steps) * of_step
+def training_bytes(n_steps: int, n_features: int, n_classes: int, n_annotators: int) -> float:
+    """About how much memory a fit to so many steps of windows takes at its peak."""
     of_step = FIT_FEATURE * n_features + FIT_CLASS * n_classes + FIT_ANNOTATOR * n_annotators + FIT_STEP
     return FIT_AT_LEAST + float(n_steps) * of_step
 
@@ -280,12 +274,12 @@ def written(train_on: float | None) -> int | str | None:
 def check_training_memory(
     wanted: tuple[int, int],
     labels: int,
-    *sizes: *tuple[int | None, int, int],
+    *sizes: *tuple[int, int, int],
     free: Callable[[], float] = free_bytes,
 ) -> None:
     """Refuse to learn from more than fits into memory.
 
-    `wanted` are windows and steps of each, `sizes` numbers of features (None: on disk), classes and annotators.
+    `wanted` are windows and steps of each, `sizes` numbers of features, classes and annotators.
     """
     needed, least, there = training_bytes(wanted[0] * wanted[1], *sizes), training_bytes(0, *sizes), free()
     if needed > there:
@@ -293,11 +287,10 @@ def check_training_memory(
         power = math.floor(math.log10(max(possible, 1)))
         number = f"{math.floor(possible / 10**power)}e{power}"  # rounded down
         hint = f" (--train-on {number} would do)" if possible >= 1 else " (--train-on N)"
-        held = "their" if sizes[0] is None else "their windows and"
         raise UnanswerableError(
-            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as {held} posteriors are "
-            f"held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take a larger "
-            "machine. Every label of the table is judged in any case."
+            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as their windows and "
+            f"posteriors are held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or use "
+            "a larger machine. Every label of the table is judged in any case."
         )
 
 

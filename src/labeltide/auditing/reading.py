@@ -242,8 +242,14 @@ def position_feature(steps: Steps) -> Features:
 
 
 @dataclass(frozen=True, repr=False)
-class TrainingWindows(ShortRepr):
-    """What a fit takes, in arrays that may be files mapped into memory."""
+class AuditInput(ShortRepr):
+    """What an estimator needs, and the mapping back to the table.
+
+    A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of
+    steps, as long as the network sees at once; windows overlap, but every step belongs to one of them. A *line* is one
+    place for a label: a row of the table or, where each annotator has a column, a row and an annotator. With `fit_`, a
+    value is -1 wherever the step belongs to another window, so that none counts twice in training.
+    """
 
     features: np.ndarray  # float32 (n, steps, features)
     fit_labels: np.ndarray  # int8 (n, steps, annotators)
@@ -255,18 +261,6 @@ class TrainingWindows(ShortRepr):
     sequence_names: tuple[str, ...]
     clocks: tuple[ClockInfo, ...]
     n_all_steps: int  # of the whole table, from which these windows may have been drawn
-
-
-@dataclass(frozen=True, repr=False)
-class AuditInput(TrainingWindows):
-    """What an estimator needs, and the mapping back to the table.
-
-    A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of
-    steps, as long as the network sees at once; windows overlap, but every step belongs to one of them. A *line* is one
-    place for a label: a row of the table or, where each annotator has a column, a row and an annotator. With `fit_`, a
-    value is -1 wherever the step belongs to another window, so that none counts twice in training.
-    """
-
     labels: np.ndarray  # int8 (n, steps, annotators), as recorded, -1 where nothing was
     trusted: np.ndarray | None  # int8 (n, steps)
     index: np.ndarray  # int64 (n, steps), the step at each position, -1 on padding

@@ -28,7 +28,6 @@ from labeltide.chain.families import WeightedFamily
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.storage import load
 from labeltide.tables.files import FileSet
-from labeltide.tables.windows import OVERLAP
 from labeltide.training.checkpoint import fingerprint
 
 LOCK, SETTINGS = "lock", "settings.json"
@@ -276,42 +275,18 @@ def _check(training: TrainingEvidence) -> None:
 # results.
 PART_BYTES, RESULT_BYTES = 35, 35
 SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its temporary files
-# Of a step of a window to learn from: labels, clock, gaps and the evidence that is kept of the fit; and of a feature.
-WINDOW_BYTES, FEATURE_BYTES = 50, 4
-WINDOWS = "windows"
 GIGABYTE = 1e9
 
 
-def disk_needed(files: FileSet, copies: bool, train_on: float | None = None) -> float:
-    """The bytes on disk that an audit needs while it runs; `train_on` as in `AuditOptions`."""
-    rows = files.n_rows
-    of_step = (WINDOW_BYTES + FEATURE_BYTES * len(files.schema.names)) / (1 - OVERLAP)
-    windows = 0.0 if train_on is None else min(train_on, rows) * of_step
-    return rows * ((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES) + windows
-
-
-def check_windows_disk(needed: float, folder: Path) -> None:
-    """Refuse to write more windows to learn from than the disk holds."""
-    disk, free = _free(folder)
-    if not (folder / WINDOWS).exists() and free < needed:
-        raise ValueError(
-            f"The windows to learn from take {needed / GIGABYTE:.1f} GB of disk in {str(disk)!r}, and "
-            f"{free / GIGABYTE:.1f} GB are free. Free some, name a folder on another disk, or learn from fewer labels "
-            "with train_on (--train-on N)."
-        )
-
-
-def _free(folder: Path) -> tuple[Path, float]:
-    """The folder, or the closest one above it that is there, and the bytes that are free on its disk."""
-    disk = folder
-    while not disk.exists():
-        disk = disk.parent
-    return disk, shutil.disk_usage(disk).free
+def disk_needed(files: FileSet, copies: bool) -> float:
+    """The bytes on disk that an audit needs while it runs."""
+    return files.n_rows * float((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES)
 
 
 def say_disk(needed: float, folder: Path) -> str:
     """A sentence on the disk needed; too little of it is an error."""
-    disk, free = _free(folder)
+    disk = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(disk).free
     amounts = (
         f"about {needed / GIGABYTE:.1f} GB of disk beside its results while it runs; {free / GIGABYTE:.1f} GB are free"
     )

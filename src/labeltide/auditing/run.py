@@ -42,7 +42,7 @@ from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, j
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import AuditInput, TrainingWindows, audit_window, choose_source, read_audit_steps
+from labeltide.auditing.reading import AuditInput, audit_window, choose_source, read_audit_steps
 from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
 from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
 from labeltide.auditing.sampling import read_large_table
@@ -256,7 +256,7 @@ class Study(NamedTuple):
     options: AuditOptions
     table: Layout | MemoryTable
     sample: AuditInput
-    learned: TrainingWindows
+    learned: AuditInput
     windows: np.ndarray
     n_windows: int
     about: dict[str, Any]
@@ -319,26 +319,22 @@ def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfi
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
     kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
     with stages.stage("read"):
-        stages.say(say_disk(disk_needed(files, needs_copy(files), train_on=options.n_train), options.checkpoint))
-        layout, sample, n_windows, mapped = read_large_table(table, files, options, stages)
+        stages.say(say_disk(disk_needed(files, needs_copy(files)), options.checkpoint))
+        layout, sample, n_windows = read_large_table(table, files, options, stages)
         sizes = {"rows": files.n_rows, "sequences": len(layout.survey.names), "labels": layout.n_labels}
         about = {**describe_table(table, sample, []), **sizes}
         stages.say(reading_text(about))
         check_memory(sample)
         shifts = find_table_shifts(sample)
-        if mapped is not None:  # windows on disk are learned from as they are
-            shifts = shifts._replace(common=np.zeros_like(shifts.common), own={})
         sample = shifts.apply(sample)
         about["shifts"] = shifts.described
-        learned = mapped or _moved(sample)
+        learned = _moved(sample)
         clusters, checks = _check(sample, learned, options)
     every = np.arange(len(learned.lengths))
     return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks, shifts)
 
 
-def _check(
-    read: AuditInput, learned: TrainingWindows, options: AuditOptions
-) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
+def _check(read: AuditInput, learned: AuditInput, options: AuditOptions) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
     """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
 
     Annotators who name classes differently are refused.
@@ -357,7 +353,6 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms
     conclusion = conclude(findings).to_json()
     about, n_windows = study.about, len(study.windows)
-    study = study._replace(learned=sample)  # windows on disk are no longer mapped
     with stages.stage("judge"):
         with torch_on_one_thread():
             scorer = make_scorer(coded, sample, options.device)

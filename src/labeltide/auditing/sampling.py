@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._files import write_folder_atomically
 from labeltide._validation import UnanswerableError
 from labeltide.auditing import fitting
 from labeltide.auditing.apply import read_decided
@@ -23,13 +22,11 @@ from labeltide.auditing.page.format import count
 from labeltide.auditing.reading import (
     AuditInput,
     AuditSteps,
-    TrainingWindows,
     needed_columns,
     position_feature,
     say_blank,
     without_features,
 )
-from labeltide.auditing.resume import WINDOWS, check_windows_disk
 from labeltide.auditing.stages import Stages
 from labeltide.auditing.survey import (
     ROW,
@@ -57,11 +54,10 @@ from labeltide.tables.windows import Windows, read_clocks, say_windows
 
 def read_large_table(
     table: Any, files: FileSet, options: AuditOptions, stages: Stages
-) -> tuple[Layout, AuditInput, int, TrainingWindows | None]:
+) -> tuple[Layout, AuditInput, int]:
     """Count, open and survey the table, draw the windows to learn from, and say every decision.
 
-    Returns how the table is read, the sample, the number of windows, and those to learn from, on disk, where these are
-    not the sample.
+    Returns how the table is read, the sample, and the number of windows of the table.
     """
     roles = find_roles(files, options.columns)
     files = name_files(files, roles, options.missing)
@@ -79,12 +75,10 @@ def read_large_table(
     n_rows, n_windows, size = layout.survey.n_rows, layout.size.windows, layout.size
     if options.train_on is not None:  # refuse to draw more windows than fit into memory
         wanted = fitting.most_windows(size, options.pace, options.n_train)
-        on_disk = wanted > fitting.most_windows(size, options.pace)
-        n_features = None if on_disk else len(layout.columns.features)
-        numbers = n_features, len(layout.class_names), len(layout.annotator_names or " ")
+        numbers = len(layout.columns.features), len(layout.class_names), len(layout.annotator_names or " ")
         check_training_memory((wanted, size.window), round(size.labels * wanted / size.windows), *numbers)
-    held, places = draw_windows(layout, options, _shown(stages, n_rows, (0.6, 0.7)))
-    layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.7, 0.8)))
+    held = draw_windows(layout, options, _shown(stages, n_rows, (0.6, 0.8)))
+    layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.8, 1.0)))
     said = [*roles.messages, *prepared.row_messages, *tidied_said, *say_blank(counts, roles), *sample.said]
     said += [prepared.decisions["sentence"]] if prepared.decisions else []
     said.append(say_windows(n_windows, layout.window, layout.survey.counts))
@@ -92,9 +86,7 @@ def read_large_table(
     said += [*sorted_said, f"The table is read in {count(len(layout.chunks), 'part')}."]
     overview = describe_overview(counts, tidy, files.schema.names, roles, features)
     sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
-    on_rows = _shown(stages, n_rows, (0.8, 1.0))
-    learned = None if places is None else map_windows(layout, places, sample, options.checkpoint, on_rows)
-    return layout, sample, n_windows, learned
+    return layout, sample, n_windows
 
 
 def _choose_tidying(counts: TableCounts, roles: RoleColumns, options: AuditOptions) -> tuple[Tidying, list[str]]:
@@ -118,21 +110,19 @@ OF_RARE = 2  # windows with a class that no drawn window holds
 PLACE = np.dtype([("rank", np.uint64), ("sequence", np.int64), ("number", np.int64), ("is_labelled", bool)])
 
 
-def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> tuple[np.ndarray, np.ndarray | None]:
+def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> np.ndarray:
     """Draw windows with labels, or all where so many are wanted, and some with every class.
 
-    Gives sequence and number of the windows held in memory, as many as an audit usually learns from, and of all to
-    learn from, None where these are the same: int64 of shape (windows, 2), in the order of the names of sequences.
+    Gives the sequence and number of each: int64 of shape (windows, 2), in the order of the names of sequences.
     """
     total = layout.size.windows
     most = fitting.most_windows(layout.size, options.pace, options.n_train)
-    most_held = min(most, fitting.most_windows(layout.size, options.pace))
     key, texts = options.seed.to_bytes(8, "little"), layout.survey.names.to_pylist()
     digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in texts]
     names = np.frombuffer(b"".join(digests), dtype=np.uint64)
     codes, chosen = kept_codes(layout.rare), np.zeros(0, PLACE)
     of_class: dict[int, np.ndarray] = {}
-    if total > most_held:
+    if total > most:
         few = np.flatnonzero(layout.survey.class_counts[~layout.rare] < RARE)
         of_class = {code: np.zeros(0, PLACE) for code in few.tolist()}
     keys = [name for name in (layout.columns.time, layout.columns.annotator) if name]
@@ -151,17 +141,15 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> tupl
         for code, before in of_class.items():
             of_class[code] = _smallest(np.append(before, places[(labels == code).any((1, 2))]), OF_RARE)
         on_rows(chunk.last_row)
-    held = chosen if total <= most_held else _smallest(chosen[chosen["is_labelled"]], most_held)
-    # Where no window with a class is held, its window with the smallest hash is not.
-    missing = [found for found in of_class.values() if len(found) and found[0] not in held]
-    held = np.unique(np.concatenate([held, *missing]))
+    # Where no window with a class is drawn, its window with the smallest hash is not.
+    missing = [found for found in of_class.values() if len(found) and found[0] not in chosen]
+    held = np.unique(np.concatenate([chosen, *missing]))
     if held["is_labelled"].sum() < 2:
         raise UnanswerableError(
             "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
             "Name a shorter window (--window STEPS), or give more data."
         )
-    in_memory = most <= most_held or total <= most_held
-    return _in_order(layout, held), None if in_memory else _in_order(layout, np.union1d(chosen, held))
+    return _in_order(layout, held)
 
 
 def _smallest(places: np.ndarray, most: int) -> np.ndarray:
@@ -299,52 +287,6 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
     ]
 
 
-# Windows on disk are written chunk by chunk, whole or not at all, with features as networks read them. What is read of
-# them counts as the system's cache of files, which gives way where memory is short.
-
-
-LEARNED = ("features", "fit_labels", "clock", "fit_trusted", "gaps")
-
-
-def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Path, on_rows: OnRows) -> TrainingWindows:
-    """Write the windows at these places, unless an interrupted audit has, and map them into memory."""
-    longest = min(layout.window, int(layout.survey.counts[places[:, 0]].max()))
-    shapes: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-    for name in LEARNED:
-        like = getattr(sample, name)
-        if like is not None:
-            kind = np.dtype(np.int32) if name == "gaps" else like.dtype
-            shapes[name] = (len(places), longest, *like.shape[2:]), kind
-    check_windows_disk(sum(int(np.prod(shape)) * kind.itemsize for shape, kind in shapes.values()), work)
-    folder = work / WINDOWS
-    if not folder.exists():
-        with write_folder_atomically(folder) as draft:
-            new = {
-                name: np.lib.format.open_memmap(draft / f"{name}.npy", "w+", kind, shape)
-                for name, (shape, kind) in shapes.items()
-            }
-            _fill(layout, places, new, on_rows)
-            for array in new.values():
-                array.flush()
-    arrays: dict[str, Any] = dict.fromkeys(LEARNED)
-    arrays |= {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
-    if any(arrays[name].shape != shape for name, (shape, _) in shapes.items()):
-        raise ValueError(f"The kept work {folder} does not fit the table. Leave --resume out to start anew.")
-    is_new = np.append(True, places[1:, 0] != places[:-1, 0])
-    names = layout.survey.names.take(pa.array(places[is_new, 0])).to_pylist()
-    return TrainingWindows(
-        **arrays,
-        lengths=np.minimum(layout.survey.counts[places[:, 0]], layout.window),
-        groups=np.cumsum(is_new) - 1,
-        sequence_names=tuple(map(str, names)),
-        clocks=layout.clocks,
-        n_all_steps=layout.size.steps,
-    )
-
-
-PADDING = {"features": 0, "gaps": 1, "clock": 0}  # -1 elsewhere
-
-
 def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], on_rows: OnRows) -> None:
     """Put the windows at these places into arrays, in their order."""
     for chunk, windows, indices in _chunks_with(layout, places, on_rows):
@@ -352,7 +294,7 @@ def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], 
         for name, array in arrays.items():
             values = getattr(read, name)
             array[indices, : values.shape[1]] = values
-            array[indices, values.shape[1] :] = PADDING.get(name, -1)
+            array[indices, values.shape[1] :] = 1 if name == "gaps" else 0
 
 
 # Chunks of rows, read as a table in memory is, with what is known of the whole table.
