@@ -108,7 +108,7 @@ def test_files_with_our_names_need_an_audit_among_them(tmp_path):
     for content in ("no json", "[]", '{"format": 1}'):
         (tmp_path / "noise.csv").write_text("mine")
         (tmp_path / "audit.json").write_text(content)
-        with pytest.raises(ValueError, match=r"no audit.json that says they are"):
+        with pytest.raises(ValueError, match=r"but no audit.json"):
             check_folder(tmp_path)
 
 

@@ -85,7 +85,7 @@ def test_a_study_comes_back_row_by_row(table, window, annotator, features, clock
             "must hold labels",
             "may occur once",
             "cannot be used",
-            "one annotator an audit",
+            "one annotator, an audit",
             "NUL",
         )
         assert any(part in said for part in excuses), said

@@ -62,7 +62,7 @@ def test_too_many_labels_are_refused_with_the_memory_that_they_need():
 def test_windows_on_disk_need_less_memory_whatever_their_features():
     on_disk, in_memory = (training_bytes(10**7, features, 4, 2) for features in (None, 7))
     assert on_disk < 2.5e9 < in_memory
-    with pytest.raises(ValueError, match=r"as their posteriors are held there. .*--train-on 4e6 would do"):
+    with pytest.raises(ValueError, match=r"because their posteriors are kept there. .*--train-on 4e6 would do"):
         check_training_memory((100_000, 100), 10**7, None, 4, 2, free=lambda: 1.1e9 + 0.45 * (on_disk - 1.1e9))
 
 

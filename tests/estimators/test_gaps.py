@@ -1,4 +1,4 @@
-"""What tide promises where steps are missing: the longer the gap, the less the labels before it say of those after."""
+"""Where steps are missing: the longer the gap, the less the labels before it tell about those after."""
 
 from __future__ import annotations
 

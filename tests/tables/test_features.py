@@ -145,7 +145,7 @@ def test_named_features_must_be_usable():
 
 def test_without_features_one_annotator_cannot_be_audited():
     rows = {"person": ["a"] * 4, "t": range(4), "label": ["x", "y"] * 2}
-    with pytest.raises(UnanswerableError, match=r"With one annotator an audit needs features"):
+    with pytest.raises(UnanswerableError, match=r"With one annotator, an audit needs features"):
         read_audit_table(pa.table(rows))
     rows["scorer_1"], rows["scorer_2"] = rows.pop("label"), ["x"] * 4
     audit = read_audit_table(pa.table(rows))

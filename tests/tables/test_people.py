@@ -86,7 +86,7 @@ def test_missing_times_can_be_left_out_where_they_stopped_everything():
     with pytest.raises(ValueError, match=r"null in rows 4, 9.*\(11 in all\).*leave them out with .*--drop-bad-rows"):
         read("missing_times.csv")
     table = read("missing_times.csv", drop_bad_rows=True)
-    assert said(table, "I left out 11 rows without 'time'")
+    assert said(table, "Left out: 11 rows without 'time'")
     assert table.n_rows == 60
     assert table.n_labels == 49
 

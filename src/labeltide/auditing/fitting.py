@@ -62,8 +62,8 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
     labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
     if labelled.sum() < 2:
         raise UnanswerableError(
-            "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
-            f"Got them in {int(labelled.sum())}. Name a shorter window (--window STEPS), or give more data."
+            "An audit judges each stretch of labels by the others, so it needs labels in at least two sequences or "
+            f"windows. Got {int(labelled.sum())}. Choose a shorter window (--window STEPS), or provide more data."
         )
     size = TableSize(table.n_all_steps, len(table.index), table.index.shape[1], int((table.fit_labels >= 0).sum()))
     most = most_windows(size, pace, train_on)
@@ -218,7 +218,7 @@ def _describe_sizes(title: str, part: TrainingEvidence, whole: TrainingEvidence)
         windows, sequences = sizes(used)
         if windows < all_windows:
             of_sequences = f"({sequences} of {all_sequences} sequences)"
-            messages.append(f"{name} rest on {windows} of {all_windows} windows {of_sequences}, drawn by chance.")
+            messages.append(f"{name} rest on {windows} of {all_windows} windows {of_sequences}, drawn at random.")
     return messages
 
 
@@ -266,7 +266,7 @@ def check_memory(table: AuditInput) -> None:
         raise UnanswerableError(
             f"An audit of {classes} classes and {annotators} annotators over {table.n_rows:,} rows needs about "
             f"{needed / 2**30:.1f} GiB of memory, most of it for Q of every pair of classes. {free / 2**30:.1f} GiB "
-            "are free. Merge classes, audit some of the annotators or rows at a time, or take a larger machine."
+            "are free. Merge classes, audit some of the annotators or rows at a time, or use a larger machine."
         )
 
 
@@ -295,9 +295,9 @@ def check_training_memory(
         hint = f" (--train-on {number} would do)" if possible >= 1 else " (--train-on N)"
         held = "their" if sizes[0] is None else "their windows and"
         raise UnanswerableError(
-            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, as {held} posteriors are "
-            f"held there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or take a larger "
-            "machine. Every label of the table is judged in any case."
+            f"Learning from {labels:,} labels needs about {needed / 2**30:.1f} GiB of memory, because {held} "
+            f"posteriors are kept there. {there / 2**30:.1f} GiB are free. Ask for fewer with train_on{hint}, or use a "
+            "larger machine. Every label of the table is judged in any case."
         )
 
 

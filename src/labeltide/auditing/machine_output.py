@@ -133,7 +133,8 @@ def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check:
         yield _command("notice", f"{len(issues) - len(shown):,} more labels to check are in issues.csv.", {})
     names = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
     if names:
-        yield _command("notice", f"Read the numbers with care: {', '.join(names)}.", {"title": "Checks that warn"})
+        warning = f"Interpret the numbers with caution: {', '.join(names)}."
+        yield _command("notice", warning, {"title": "Checks that warn"})
     yield _command("notice", write_verdict(audit).headline, {"file": table.as_posix(), "title": "Label audit"})
     if audit.get("compare"):
         yield from _compared(audit["compare"])

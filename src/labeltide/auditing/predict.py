@@ -99,7 +99,7 @@ def predict_to_file(
         return len(predictions)
     if not out.name.lower().endswith(".parquet"):
         raise ValueError(
-            f"Predictions for {source.n_rows:,} rows are written to a file that ends in .parquet. Got {str(out)!r}."
+            f"Predictions for {source.n_rows:,} rows must be written to a .parquet file. Got {str(out)!r}."
         )
     request = _columns(audit, source.schema.names, sequence, time)
     writer, done = None, 0
@@ -211,7 +211,7 @@ def _lay_out(predictor: Predictor, files: FileSet, columns: Request, reading: Re
     absent = [name for name in roles.features if name not in files.schema.names]
     if absent:
         raise ValueError(
-            f"The table must have the columns on which the model was trained. It has no {quoted(absent)}. It has: "
+            f"The table must have the columns on which the model was trained. It lacks {quoted(absent)}. It has: "
             f"{quoted(files.schema.names)}."
         )
     numbers = [encoder.column for encoder in predictor.encoders if not encoder.levels]

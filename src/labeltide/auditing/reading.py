@@ -238,8 +238,8 @@ def without_features(n_annotators: int) -> str:
     """A sentence on a table in which no column is a feature, where several annotators can still be compared."""
     if n_annotators < 2:
         raise UnanswerableError(
-            "With one annotator an audit needs features: nothing else can tell a wrong label from a right one. No "
-            "column is left that can be one. Name some with the option features (--features COLUMN,...)."
+            "With one annotator, an audit needs features to distinguish wrong labels from right ones. No column is "
+            "left that could be a feature. Name some with the option features (--features COLUMN,...)."
         )
     return "No column is left for features, so the audit rests on the annotators and the position in the sequence."
 

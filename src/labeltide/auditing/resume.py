@@ -50,7 +50,7 @@ class Unfinished:
             try:
                 earlier = json.loads(path.read_bytes())
             except (ValueError, RecursionError):
-                raise ValueError(f"The kept work {path} cannot be read. Leave --resume out to start anew.") from None
+                raise ValueError(f"The saved work {path} cannot be read. Leave out --resume to start over.") from None
             _check_same(earlier if isinstance(earlier, dict) else {}, to_json(settings))
             return
         for path in self.folder.iterdir():
@@ -91,9 +91,7 @@ def unfinished_work(folder: Path | None, out: Path | None, resume: bool) -> Iter
         yield Unfinished(None)
         return
     if resume and not (folder / SETTINGS).exists():
-        raise ValueError(
-            f"There is no interrupted audit to go on with beside {str(out)!r}. Leave --resume out to start one."
-        )
+        raise ValueError(f"There is no interrupted audit of {str(out)!r} to resume. Leave out --resume to start one.")
     handle = _lock(folder, out)
     try:
         if out is not None:
@@ -121,7 +119,7 @@ def _lock(folder: Path, out: Path | None) -> int:
         if not _take(handle):
             os.close(handle)
             raise ValueError(
-                f"Another audit is at work on {str(out)!r}. Wait until it ends, or name another folder with --out."
+                f"Another audit is writing to {str(out)!r}. Wait until it ends, or name another folder with --out."
             )
         if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             return handle
@@ -151,9 +149,9 @@ def load_tide(path: Path) -> TideClassifier:
     try:
         estimator = load(path)
     except ValueError as error:
-        raise ValueError(f"The kept work {error} Leave --resume out to start anew.") from None
+        raise ValueError(f"The saved work {error} Leave out --resume to start over.") from None
     if not isinstance(estimator, TideClassifier):
-        raise ValueError(f"The kept work {path} holds another method. Leave --resume out to start anew.")
+        raise ValueError(f"The saved work {path} is of another method. Leave out --resume to start over.")
     return estimator
 
 
@@ -167,8 +165,8 @@ def _check_same(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     ]
     if words:
         raise ValueError(
-            f"The interrupted audit had other settings or data: {'; '.join(words[:3])}. Give the same to go on with "
-            "it, or leave --resume out to start anew."
+            f"The interrupted audit had other settings or data: {'; '.join(words[:3])}. Use the same to resume "
+            "it, or leave out --resume to start over."
         )
 
 
@@ -206,7 +204,7 @@ def read_evidence(path: Path) -> TrainingEvidence:
         _check(training)
         return training
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"The kept work {path} cannot be read ({error}). Leave --resume out to start anew.") from None
+        raise ValueError(f"The saved work {path} cannot be read ({error}). Leave out --resume to start over.") from None
 
 
 def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> TrainingEvidence:
@@ -301,7 +299,7 @@ def check_windows_disk(needed: float, folder: Path) -> None:
     disk, free = _free(folder)
     if not (folder / WINDOWS).exists() and free < needed:
         raise ValueError(
-            f"The windows to learn from take {needed / GIGABYTE:.1f} GB of disk in {str(disk)!r}, and "
+            f"The windows to learn from take {needed / GIGABYTE:.1f} GB of disk space in {str(disk)!r}, but "
             f"{free / GIGABYTE:.1f} GB are free. Free some, name a folder on another disk, or learn from fewer labels "
             "with train_on (--train-on N)."
         )
@@ -319,7 +317,8 @@ def say_disk(needed: float, folder: Path) -> str:
     """A sentence on the disk needed; too little of it is an error."""
     disk, free = _free(folder)
     amounts = (
-        f"about {needed / GIGABYTE:.1f} GB of disk beside its results while it runs; {free / GIGABYTE:.1f} GB are free"
+        f"about {needed / GIGABYTE:.1f} GB of disk space while it runs, besides its results; "
+        f"{free / GIGABYTE:.1f} GB are free"
     )
     if free < needed:
         raise ValueError(f"This audit needs {amounts} in {str(disk)!r}. Free some, or name a folder on another disk.")

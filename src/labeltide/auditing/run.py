@@ -76,7 +76,7 @@ def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any
         table = nw.from_native(frame, eager_only=True)
     except TypeError:
         kind = type(frame).__name__
-        raise ValueError(f"corrected needs the audited frame of pandas, polars or Arrow. Got {kind}.") from None
+        raise ValueError(f"corrected needs the audited frame, of pandas, polars or Arrow. Got {kind}.") from None
     if len(table) != described["rows"]:
         raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
     for column, part in _by_column(lines, described).items():
@@ -106,7 +106,7 @@ def _corrected_column(values: Any, lines: pa.Table) -> Any:
     of_text = dict(zip(recorded.tolist(), rows.tolist(), strict=True))  # a row that has the label
     unknown = sorted({str(text) for text in corrected[changed]} - {str(text) for text in of_text})
     if unknown:
-        raise ValueError(f"The label column holds no {unknown[0]!r}, to which labels would be corrected.")
+        raise ValueError(f"Labels would be corrected to {unknown[0]!r}, which the label column does not hold.")
     known = {text: values[row] for text, row in of_text.items()}
     if values.dtype not in (nw.Categorical, nw.Enum):  # of several spellings, the one that stands for the class
         known = {text: text if isinstance(value, str) else value for text, value in known.items()}
@@ -152,7 +152,7 @@ class TableAudit(ShortRepr):
 
     @property
     def issues(self) -> Any:
-        """The labels to check, the surest first; of a large table a pyarrow.dataset.Dataset over issues.parquet."""
+        """The labels to check, most likely errors first; of a large table a Dataset over issues.parquet."""
         if isinstance(self.labels, pa.Table):
             return rank_issues(self.labels)
         assert self.folder is not None
@@ -239,7 +239,7 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
     if options.folder is not None:
         check_folder(options.folder)
     elif options.resume:
-        raise ValueError("resume goes on with an audit into a folder. Name that folder with out.")
+        raise ValueError("resume continues an audit that writes to a folder. Name that folder with out.")
     with (
         unfinished_work(options.checkpoint, options.folder, options.resume) as kept,
         show_stages(options.verbose) as stages,
@@ -256,7 +256,7 @@ def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) ->
             return _audit(table, _read_in_memory(table, source, options, kept, stages), kept, stages, baseline)
         return _audit(table, _read_in_parts(table, source, options, kept, stages), kept, stages, baseline)
     except UnreadableFileError as error:
-        raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+        raise ValueError(f"{error} Finished work is kept: the same audit with resume (--resume) continues.") from None
 
 
 class Study(NamedTuple):
@@ -334,8 +334,8 @@ def _digest(read: AuditInput) -> str:
 def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
     if options.checkpoint is None:
         raise ValueError(
-            f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
-            "out."
+            f"A table of {files.n_rows:,} rows is read in parts, so its results must be written to a folder. Name one "
+            "with out."
         )
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
     kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)

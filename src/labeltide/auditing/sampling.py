@@ -179,8 +179,8 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> tupl
     held = np.unique(np.concatenate([held, *missing]))
     if held["is_labelled"].sum() < 2:
         raise UnanswerableError(
-            "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
-            "Name a shorter window (--window STEPS), or give more data."
+            "An audit judges each stretch of labels by the others, so it needs labels in at least two sequences or "
+            "windows. Choose a shorter window (--window STEPS), or provide more data."
         )
     in_memory = most <= most_held or total <= most_held
     return _in_order(layout, held), None if in_memory else _in_order(layout, np.union1d(chosen, held))
@@ -315,9 +315,9 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
     if not 0 < usual < np.inf:
         return None, []
     return usual, [
-        f"Times between steps differ too much for gaps to be counted in parts. The usual step, "
-        f"{written_length(usual, is_dated)}, comes from the windows learned from: the longer the gap, the less "
-        "the labels before it say of those after."
+        f"Steps are too irregular to count gaps over all parts of the table. The usual step, "
+        f"{written_length(usual, is_dated)}, is that of the training windows: the longer a gap, the less the labels "
+        "before it tell about those after it."
     ]
 
 
@@ -351,7 +351,7 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     arrays: dict[str, Any] = dict.fromkeys(LEARNED)
     arrays |= {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
     if any(arrays[name].shape != shape for name, (shape, _) in shapes.items()):
-        raise ValueError(f"The kept work {folder} does not fit the table. Leave --resume out to start anew.")
+        raise ValueError(f"The saved work {folder} does not fit the table. Leave out --resume to start over.")
     is_new = np.append(True, places[1:, 0] != places[:-1, 0])
     names = layout.survey.names.take(pa.array(places[is_new, 0])).to_pylist()
     return TrainingWindows(

@@ -112,7 +112,7 @@ def open_layout(
         if not sorted_path.exists():
             given = stream.columns
             write_atomically(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
-        said.append("The rows were not in the order of sequences and times and were sorted on disk.")
+        said.append("The rows were not ordered by sequence and time, so they were sorted on disk.")
         stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
     window = audit_window(found.counts) if window is None else min(window, int(found.counts.max()))
@@ -397,7 +397,7 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
         before = np.append(times[:1] if state.time is None else np.asarray([state.time], times.dtype), times[:-1])
         late = np.flatnonzero((times < before) & ~starts)
         if len(late):
-            raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
+            raise UnsortedError(f"Times must increase within a sequence. They decrease in row {first + late[0]}.")
         new_step = starts | (times != before)
         _check_repeats(new_step, person, first)
         with np.errstate(invalid="ignore"):
@@ -479,7 +479,7 @@ def _check_repeats(new_step: np.ndarray, person: np.ndarray, first: int) -> None
     again = order[1:][key[order][1:] == key[order][:-1]]
     if len(again):
         raise ValueError(
-            f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
+            f"Each combination of sequence, time and annotator may occur only once. An earlier one is repeated in "
             f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
         )
 

@@ -30,10 +30,10 @@ WAYS_ON = {  # from a command that was stopped
 }
 
 
-NO_MEMORY = "labeltide: The memory is not enough for this. Free some, or give fewer rows or features."
+NO_MEMORY = "labeltide: There is not enough memory. Free some, or give fewer rows or features."
 WAYS_OUT = {  # where the system refused to write
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), " Free some space, or name another place."),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), " Name a place where you may write."),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), " Free some space, or name another folder."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), " Name a folder to which you may write."),
 }
 
 

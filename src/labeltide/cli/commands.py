@@ -302,7 +302,7 @@ def audit(
     where: WorkerOptions = WorkerOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> None:
-    """Find labels of a table that are likely wrong, and when and how they went wrong; writes a folder with a page."""
+    """Find labels in a table that are likely wrong, and when and how they went wrong; writes a folder with a page."""
     from labeltide.auditing import machine_output
     from labeltide.auditing.options import default_folder
     from labeltide.auditing.run import audit as audit_table

@@ -110,12 +110,12 @@ def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) 
     n_planted, n_found = (sum(int(getattr(each, name).sum()) for each in single) for name in ("planted", "found"))
     sentence = (
         f"Of {n_planted} labels that were changed in copies of the study, {n_found} were found, and the estimated "
-        f"share of wrong labels rose by {response:.1f} times what was added"
+        f"share of wrong labels rose by {response:.1f} times the added share"
     )
     if n_planted >= 2 * MIN_PLANTED and not MIN_RESPONSE <= response <= MAX_RESPONSE:
         advice = "Check a random sample of labels: a review gives the share without a model."
         return (Diagnostic("planted", True, f"{sentence}, where 1 is right.", advice, denies=True),)
-    checks = [Diagnostic("planted", False, f"{sentence} (1 is right).")]
+    checks = [Diagnostic("planted", False, f"{sentence} (1 is ideal).")]
     for code in np.flatnonzero(unreliable_classes(planted)).tolist():
         of_class = (sum(int(getattr(each, name)[code]) for each in single) for name in ("found", "planted"))
         found = "Of {1} planted errors of this class, {0} were found.".format(*of_class)

@@ -273,7 +273,7 @@ def _sentences(
     encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]], is_drawn: bool
 ) -> list[str]:
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
-    messages = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
+    messages = [f"Left out of the features: {quoted(names)}: {why}." for why, names in out.items()]
     if numbers:
         over = "windows learned from" if is_drawn else "whole table"
         messages.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")

@@ -96,7 +96,7 @@ def _change_line(view: View) -> str:
     if not is_known(p) and test.get("method") == "none":
         return f"cannot be tested with {units(test)}"
     if not is_temporal(view.audit):
-        return "no change shown, as no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
+        return "no change shown, because no wrong labels are shown" if p < SURE else f"no change shown ({p_value(p)})"
     return f"changes{f' by {change}' if change else ''}, {p_value(p)}"
 
 
