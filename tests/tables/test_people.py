@@ -35,7 +35,7 @@ def test_spellings_of_a_label_are_one_class_where_they_were_four():
     table = read("spellings.csv")
     assert table.class_names == ("rest", "walk")
     (sentence,) = said(table, "capitals or blanks")
-    assert "' rest', 'REST' and 'Rest ' for 'rest' (18 labels)" in sentence
+    assert "Read as 'rest': ' rest', 'REST' and 'Rest ' (18 labels)" in sentence
     assert column(table, "label").role == "label"
 
 

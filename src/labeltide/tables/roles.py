@@ -313,7 +313,7 @@ class _Guess:
             kept = [name for name in kept if name not in out]
             self.left_out |= dict.fromkeys(out, why)
             if out:
-                self.messages.append(f"Left out of the features: {quoted(out)}: {why}.")
+                self.messages.append(words.left_out(out, why))
         return kept
 
     def _looks_like(self, name: str, label: str) -> bool:

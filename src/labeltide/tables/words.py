@@ -18,6 +18,11 @@ def quoted(names: Sequence[object], most: int = 12) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def left_out(names: Sequence[object], why: str) -> str:
+    """Which columns are no features, as a sentence."""
+    return f"{quoted(names)} {'were' if len(names) > 1 else 'was'} left out of the features: {why}."
+
+
 def listed(names: Sequence[Hashable], most: int = 20) -> str:
     """The representation of each name, with commas between; the first of them where there are many."""
     shown = ", ".join(repr(name) for name in names[:most])
