@@ -12,8 +12,10 @@ from pyarrow import csv, feather, parquet
 
 from auditing.lines import lines_of, of_lines
 from auditing.test_fuzz import assert_whole
-from labeltide.auditing import UnanswerableError, read_audit_table, read_new_table, simulate_study
+from labeltide import UnanswerableError
 from labeltide.auditing.findings import say_files
+from labeltide.auditing.reading import read_audit_table, read_new_table
+from labeltide.data.studies import simulate_study
 
 LONG = {
     "person": ["p", "p", "p", "q", "q"],

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.auditing import UnanswerableError, read_audit_table
-from labeltide.auditing.reading import read_new_table
+from labeltide import UnanswerableError
+from labeltide.auditing.reading import read_audit_table, read_new_table
 from labeltide.tables.features import encoder_from_json, fill_forward
 
 

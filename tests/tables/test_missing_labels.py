@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import labeltide as lt
-from labeltide.auditing import read_audit_table
+from labeltide.auditing.reading import read_audit_table
 
 
 def table(labels, **columns):

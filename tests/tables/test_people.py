@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from auditing.lines import lines_of
-from labeltide.auditing import read_audit_table
+from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.roles import Reading
 
 HERE = Path(__file__).parent / "people"

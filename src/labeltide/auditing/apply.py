@@ -33,8 +33,8 @@ from labeltide.auditing.decisions import (
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
+from labeltide.tables.columns import VERDICT, SafeCsvWriter
 from labeltide.tables.files import open_file
-from labeltide.tables.frames import VERDICT, SafeCsvWriter
 from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
 

@@ -25,10 +25,9 @@ from labeltide.auditing.writing import table_writer
 from labeltide.estimators.storage import load
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import read_unlabelled
+from labeltide.tables.columns import is_text, like_table, open_table, write_safe_csv
 from labeltide.tables.features import Encoder, encoder_from_json
 from labeltide.tables.files import FileSet
-from labeltide.tables.frames import like_table, write_safe_csv
-from labeltide.tables.intake import is_text, open_table
 from labeltide.tables.roles import Reading, Request
 from labeltide.tables.tidy import TableCounts, choose_tidying, name_files
 from labeltide.tables.windows import ClockInfo

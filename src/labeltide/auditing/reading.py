@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
-from labeltide.tables.columns import Steps
+from labeltide.tables.columns import OpenTable, Steps, load_table, open_table
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
-from labeltide.tables.intake import OpenTable, load_table, open_table
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
 from labeltide.tables.tidy import (

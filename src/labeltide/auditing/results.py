@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from labeltide._files import write_json
+from labeltide.tables.columns import with_verdicts, write_safe_csv
 from labeltide.tables.files import check_local
-from labeltide.tables.frames import with_verdicts, write_safe_csv
 
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"

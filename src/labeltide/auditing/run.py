@@ -17,7 +17,6 @@ from labeltide._display import ShortRepr
 from labeltide._files import to_json
 from labeltide._validation import check_choice
 from labeltide.auditing import fitting
-from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
     check_copies,
@@ -38,8 +37,25 @@ from labeltide.auditing.findings import (
     noise_table,
     say_limits,
 )
-from labeltide.auditing.fitting import check_memory, check_training_memory, expected_seconds
-from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, judge_all, judge_sample, make_scorer
+from labeltide.auditing.fitting import (
+    PlantedErrors,
+    check_memory,
+    check_planted,
+    check_training_memory,
+    expected_seconds,
+    unreliable_classes,
+)
+from labeltide.auditing.judging import (
+    QUALITY,
+    SUPPORT,
+    JudgeJob,
+    TableShifts,
+    find_flags,
+    find_table_shifts,
+    judge_all,
+    judge_sample,
+    make_scorer,
+)
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
@@ -52,20 +68,18 @@ from labeltide.auditing.results import (
     rank_issues,
     write_findings,
 )
-from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
+from labeltide.auditing.resume import Stages, Unfinished, disk_needed, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
-from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
 from labeltide.inference.audit import flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
+from labeltide.tables.columns import as_frame, frame_index
 from labeltide.tables.files import FileSet, UnreadableFileError
-from labeltide.tables.frames import as_frame, frame_index
-from labeltide.training.checkpoint import fingerprint
+from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
 

@@ -30,8 +30,7 @@ from labeltide.auditing.reading import (
     say_blank,
     without_features,
 )
-from labeltide.auditing.resume import WINDOWS, check_windows_disk
-from labeltide.auditing.stages import Stages
+from labeltide.auditing.resume import WINDOWS, Stages, check_windows_disk
 from labeltide.auditing.survey import (
     ROW,
     Chunk,
@@ -44,10 +43,9 @@ from labeltide.auditing.survey import (
     select_windows,
     time_numbers,
 )
-from labeltide.tables.columns import Steps, code_values
+from labeltide.tables.columns import Steps, code_values, load_table, open_table, whole
 from labeltide.tables.features import Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet
-from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
 from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, name_files

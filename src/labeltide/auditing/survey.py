@@ -22,10 +22,9 @@ from labeltide.auditing.apply import DecidedLabels, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.reading import AuditInput, audit_window
-from labeltide.tables.columns import code_values, read_recorded
+from labeltide.tables.columns import code_values, is_number, is_text, load_table, open_table, read_recorded, whole
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_batches, open_files
-from labeltide.tables.intake import is_number, is_text, load_table, open_table, whole
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import (
     MAX_ANNOTATORS,

@@ -15,10 +15,17 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom, f_oneway, norm
 from scipy.stats import t as student
 
-from labeltide.chain.data import ChainData, Expected, Members, TrainingEvidence, same_data
 from labeltide.chain.em import POOLING
 from labeltide.chain.families import constant_shape, family
-from labeltide.chain.passes import expect, predictive_log_likelihood
+from labeltide.chain.passes import (
+    ChainData,
+    Expected,
+    Members,
+    TrainingEvidence,
+    expect,
+    predictive_log_likelihood,
+    same_data,
+)
 from labeltide.data.clusters import deal_units
 from labeltide.inference.annotators import cohen_kappas
 from labeltide.inference.bands import logit

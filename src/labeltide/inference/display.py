@@ -16,7 +16,7 @@ from scipy.stats import beta
 from labeltide import _validation
 from labeltide._display import ShortRepr, draw, p_value, panel, percent, points, sentence, table
 from labeltide._files import import_extra
-from labeltide.tables.frames import as_frame
+from labeltide.tables.columns import as_frame
 
 MAX_ISSUES = 8  # labels to check that are listed
 MAX_PARTS = 12  # classes or annotators that are listed

@@ -16,8 +16,8 @@ from pyarrow import parquet
 from labeltide.auditing.decisions import audit_identity, file_digest
 from labeltide.auditing.page.payload import read_audit, read_times
 from labeltide.auditing.results import AUDIT, LABELS, read_labels
+from labeltide.tables.columns import is_number
 from labeltide.tables.files import open_file
-from labeltide.tables.intake import is_number
 
 OTHER_AUDIT = (
     "The folder {!r} was audited anew while this review was open, so nothing was written. Stop the review, then "

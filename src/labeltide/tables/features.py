@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import Steps
-from labeltide.tables.intake import is_number, is_text, whole
+from labeltide.tables.columns import Steps, is_number, is_text, whole
 from labeltide.tables.tidy import MAX_LEVELS, MIN_NUMBERS, NOTE, WHOLE, WholeColumns, count_numbers, text_numbers
 from labeltide.tables.words import left_out, name_rows, quoted, unique_texts
 

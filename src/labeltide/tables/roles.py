@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from labeltide._validation import MAX_CLASSES
 from labeltide.tables import words
-from labeltide.tables.intake import check_unique, is_moment, is_number, is_text, whole
+from labeltide.tables.columns import check_unique, is_moment, is_number, is_text, whole
 from labeltide.tables.times import check_timezone, looks_written
 from labeltide.tables.words import quoted
 

@@ -11,8 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide._validation import UnanswerableError, find_classes
-from labeltide.tables.columns import FactorizedLabels, RepeatedRowsError, Steps, find_steps, read_recorded
-from labeltide.tables.intake import Column, is_text, whole
+from labeltide.tables.columns import (
+    Column,
+    FactorizedLabels,
+    RepeatedRowsError,
+    Steps,
+    find_steps,
+    is_text,
+    read_recorded,
+    whole,
+)
 from labeltide.tables.roles import Reading, RoleColumns
 from labeltide.tables.times import Moments, read_moments
 from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts

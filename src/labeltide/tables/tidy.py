@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import drop_values
+from labeltide.tables.columns import drop_values, is_text, whole
 from labeltide.tables.files import NULLS, FileSet, csv_batches, number_type, read_names
-from labeltide.tables.intake import is_text, whole
 from labeltide.tables.roles import Labels, RoleColumns
 from labeltide.tables.words import UNRECORDED, quoted
 

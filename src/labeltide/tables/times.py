@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import Steps
-from labeltide.tables.intake import is_number, is_text
+from labeltide.tables.columns import Steps, is_number, is_text
 from labeltide.tables.words import quoted
 
 DAY = 86_400_000_000  # microseconds

@@ -13,7 +13,8 @@ from auditing.streaming.quick import WINDOW, QuickTide, study
 from labeltide.auditing import fitting, run, sampling, survey
 from labeltide.auditing import reading as source
 from labeltide.auditing.resume import disk_needed
-from labeltide.chain import em, select
+from labeltide.chain import em
+from labeltide.chain import em as select
 from labeltide.tables.files import open_files
 
 ARRAYS = ("features", "fit_labels", "lengths", "clock", "gaps", "groups")
