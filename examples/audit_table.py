@@ -1,7 +1,7 @@
 """Audit the labels of a table: find label errors and how the error rate varies over time, as a folder and a page."""
 
 import labeltide as lt
-from labeltide.auditing import simulate_study
+from labeltide.data.studies import simulate_study
 
 table = simulate_study(people=8, days=2)  # or the path of your own .parquet or .csv file
 result = lt.audit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.passes import ChainData, ChainParameters, Members
 
 
 def normal(values: torch.Tensor) -> torch.Tensor:

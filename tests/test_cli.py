@@ -154,7 +154,7 @@ def test_a_table_that_cannot_answer_ends_with_a_sentence_and_code_3(run, tmp_pat
     csv.write_csv(make_table(people=1, steps=5), tmp_path / "study.csv")
     code, _, err = run("audit", tmp_path / "study.csv", "--out", tmp_path / "out")
     assert code == 3
-    assert "labeltide: An audit judges one stretch of labels by others" in err
+    assert "labeltide: An audit judges each stretch of labels by the others" in err
     assert not (tmp_path / "out").exists()
 
 

@@ -18,7 +18,7 @@ from labeltide.data.studies import write_study
 from labeltide.recordings.spans import delimited
 from labeltide.recordings.spans.formats import read_spans
 from labeltide.recordings.spans.table import make_spans
-from labeltide.tables.frames import SafeCsvWriter, guarded, write_safe_csv
+from labeltide.tables.columns import SafeCsvWriter, guarded, write_safe_csv
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "bench" / "src").rglob("*.py")]

@@ -115,7 +115,7 @@ def test_the_sentence_says_the_way_out_where_the_system_refuses(number, run, tab
     code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
     assert code == 2
     assert os.strerror(number) in said
-    assert "place" in " ".join(said.split())
+    assert "folder" in " ".join(said.split())
     assert not (tmp_path / "out").exists()
 
 
@@ -189,7 +189,7 @@ def test_too_little_memory_is_a_sentence(error, run, table, tmp_path, monkeypatc
 
     monkeypatch.setattr(StubTide, "fit", fail)
     code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
-    assert (code, said[:45]) == (2, "labeltide: The memory is not enough for this.")
+    assert (code, said[:44]) == (2, "labeltide: There is not enough memory. Free ")
 
 
 def test_without_home_and_user_commands_run(tmp_path):

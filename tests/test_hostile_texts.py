@@ -17,7 +17,7 @@ from labeltide.auditing.compare import compare_audits
 from labeltide.auditing.decisions import Decision, DecisionStore
 from labeltide.auditing.page.page import write_comparison
 from labeltide.inference.audit import LabelAudit
-from labeltide.tables.frames import write_safe_csv
+from labeltide.tables.columns import write_safe_csv
 
 MARKUP = ("<script", "<img", 'onerror="', "<b>")
 NAMES = [text.encode("utf-8", "replace").decode() for text in HOSTILE if "\x00" not in text]

@@ -44,7 +44,7 @@ def test_the_loop_from_an_audit_to_a_corrected_table(run, study, tmp_path):
     decide(tmp_path / "old", [("Ada", 3, "walk", None), ("Ada", 4, None, None)])
     code, out, err = run("audit", "study.csv", *ROLES, "--decisions", "old", "--baseline", "old", "--out", "new")
     assert (code, err.split()[0]) == (0, "Read")  # what was read and decided, for a person
-    assert "Decisions I trust 2 labels that reviewers settled in 'old'." in out
+    assert "Decisions Trusted: 2 labels that reviewers settled in 'old'." in out
     assert "Baseline " in out
     assert out.endswith("Page new/report.html")
     code, out, _ = run("compare", "old", "new", "--out", "pages/compare.html")

@@ -13,7 +13,7 @@ import torch
 import labeltide as lt
 from labeltide import _workers
 from labeltide._workers import current_workers
-from labeltide.chain.data import same_data
+from labeltide.chain.passes import same_data
 from labeltide.inference.bootstrap import chosen_family, draw_rows, refit
 
 

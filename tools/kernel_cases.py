@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from labeltide._fleet import MemberLinear, member_generators
-from labeltide.chain.data import ChainData, ChainParameters, Members
-from labeltide.chain.passes import kernel_inputs, plain_pass
-from labeltide.kernels import chain, gru, library, step
-from labeltide.kernels.gru import SumTask
+from labeltide.chain.passes import ChainData, ChainParameters, Members, kernel_inputs, plain_pass
+from labeltide.kernels import compiled as calls
+from labeltide.kernels import library
+from labeltide.kernels.compiled import SumTask
 from labeltide.kernels.library import KINDS, MAGIC, NAME_BYTES, PATH, Call, Case, Comparison
 from labeltide.models.gru import GRUModel
 from labeltide.noise.functions import dominant_rows
@@ -94,9 +94,9 @@ def gru_case(name: str, members: int, batch: int, steps: int, inputs: int, hidde
         logits = model(features, torch.ones(features.shape[:3], dtype=torch.bool))
         gradients = torch.autograd.grad((logits * grad).sum(), parameters)
     recorder = Recorder(name, "gru")
-    task, tiles = gru.make_gru_task(features, parameters), -(-batch // gru.TILE_ROWS)
+    task, tiles = calls.make_gru_task(features, parameters), -(-batch // calls.TILE_ROWS)
     size = sum(parameter[0].numel() for parameter in parameters)
-    out, kept = torch.empty(logits.shape), torch.empty(members * tiles * gru.kept_size(task))
+    out, kept = torch.empty(logits.shape), torch.empty(members * tiles * calls.kept_size(task))
     parts, sums = torch.empty(members, tiles, size), torch.empty(members, size)
     recorder.add(features, grad, *parameters)
     recorder.room(out, kept, parts, sums)
@@ -127,7 +127,7 @@ def network_case() -> Case:
     matrices = dominant_rows((4 * logits / (4 + logits.abs())).unflatten(-1, (classes, classes)))
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     gradients = torch.autograd.grad((matrices * grad).sum(), parameters)
-    compiled = step.CompiledNetwork(layers, step.NetworkInput(clock, ends, 2.0, -1.0, 4.0, classes))
+    compiled = calls.CompiledNetwork(layers, calls.NetworkInput(clock, ends, 2.0, -1.0, 4.0, classes))
     task, computed, out = compiled.task, torch.empty(matrices.shape), torch.empty(members, compiled.size)
     recorder = Recorder("network", "network")
     recorder.add(clock, ends, grad, *parameters)
@@ -179,11 +179,11 @@ def objective_case() -> Case:
     sizes = (members, batch, steps, classes, annotators, annotators, table, steps, annotators)
     pointers = (rows, labels, mask, weights, None, None, logits, matrices, linear, quadratic)
     outputs = (losses, counts, grad_logits, grad_matrices)
-    task = step.ObjectiveTask(*sizes, *map(library.pointer, (*pointers, *outputs)))
+    task = calls.ObjectiveTask(*sizes, *map(library.pointer, (*pointers, *outputs)))
     recorder = Recorder("objective", "objective")
     recorder.add(*pointers)
     recorder.room(*outputs)
-    recorder.call("labeltide_objective", task, step.count_items(task))
+    recorder.call("labeltide_objective", task, calls.count_items(task))
     recorder.expect(grad_logits, grads[0])
     recorder.expect(grad_matrices, grads[1])
     return recorder.case
@@ -202,7 +202,7 @@ def adam_case() -> Case:
     taking_part, factor = torch.tensor([True, True, False, True]), torch.rand(size, generator=generator)
     updated = (state.parameters, state.mean, state.variance, gradients, state.count)
     settings = (state.rate, factor, taking_part, state.diverged)
-    task = step.AdamTask(members, size, *map(library.pointer, (*updated, *settings)), 5.0)
+    task = calls.AdamTask(members, size, *map(library.pointer, (*updated, *settings)), 5.0)
     recorder = Recorder("adam", "adam")
     recorder.add(*updated, *settings)
     recorder.call("labeltide_adam", task, members)
@@ -250,14 +250,14 @@ def chain_case(name: str, classes: int, *, rich: bool) -> Case:
         normal(uniform(members, annotators, points, classes, classes) + 0.05),
         torch.tensor([0.6, 0.0]) if rich else None,
     )
-    inputs = chain.ChainInputs(
+    inputs = calls.ChainInputs(
         *(None if tensor is None else tensor.contiguous() for tensor in kernel_inputs(data, chosen, parameters))
     )  # type: ignore[arg-type]
-    out = chain.make_outputs(inputs, posterior=True)
+    out = calls.make_outputs(inputs, posterior=True)
     recorder = Recorder(name, "chain")
     recorder.add(*inputs)
     recorder.room(*(tensor for tensor in out if tensor is not None))
-    recorder.call("labeltide_chain", chain.make_chain_task(inputs, out), members)
+    recorder.call("labeltide_chain", calls.make_chain_task(inputs, out), members)
     for tensor, values in zip(out, plain_pass(data, chosen, parameters, posterior=True), strict=True):
         if values is not None and not (tensor is out.kept and not rich):
             recorder.expect(tensor, values)  # type: ignore[arg-type]

@@ -165,7 +165,7 @@ def importers_of_modules(source: Path, trees: dict[Path, ast.Module]) -> dict[st
                 doors[name][alias] = home
     found: dict[str, set[str]] = {name: set() for name, path in names.items() if path.stem != "__init__"}
     for name, path in names.items():
-        if path.stem == "__init__" and len(trees[path].body) < 40 and name != "labeltide.cli":
+        if path.stem == "__init__" and len(trees[path].body) < 40:
             continue  # a front door only passes on
         for home, alias in _imports(trees[path], name, path.stem == "__init__"):
             target = f"{home}.{alias}" if f"{home}.{alias}" in names else home

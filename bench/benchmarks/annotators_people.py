@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import labeltide as lt
-from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family
+from labeltide.chain.passes import TrainingEvidence
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import fit_fleet
 from labeltide.inference.bootstrap import (

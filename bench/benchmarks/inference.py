@@ -32,8 +32,8 @@ import labeltide as lt
 from inference_dependence import dependence, dependence_again
 from inference_page import read_records, weak_features_table, write_page
 from intervals import intervals, weak_features
-from labeltide.chain.data import TrainingEvidence
 from labeltide.chain.families import constant_shape, family, hold_annotator, pooled
+from labeltide.chain.passes import TrainingEvidence
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators
 from labeltide.inference.bootstrap import free_family, likelihood_ratio_test
 from labeltide.inference.checks import diagnose

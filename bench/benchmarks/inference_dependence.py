@@ -21,8 +21,8 @@ import torch
 import labeltide as lt
 from inference_dependence_page import COMPARISON, MOST, called
 from labeltide._clock import Cells
-from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.chain.families import Family, constant_shape, family, hold_annotator, hold_class, pooled, sum_shape
+from labeltide.chain.passes import ChainData, ChainParameters, Members, TrainingEvidence
 from labeltide.inference.bootstrap import GRID_POINTS, free_family, free_of, likelihood_ratio_test
 from labeltide.inference.score_tests import (
     ChangeTest,

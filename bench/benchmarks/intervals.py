@@ -21,9 +21,8 @@ from scipy.stats import beta
 from scipy.stats import t as student
 
 import labeltide as lt
-from labeltide.chain.data import TrainingEvidence, same_data
 from labeltide.chain.families import constant_shape, family
-from labeltide.chain.passes import posteriors
+from labeltide.chain.passes import TrainingEvidence, posteriors, same_data
 from labeltide.inference.audit import LabelAudit
 from labeltide.inference.bands import NoiseEstimate, estimate_annotators, presence_p
 from labeltide.inference.bootstrap import likelihood_ratio_test

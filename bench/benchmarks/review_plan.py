@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import ChainData, Members
 from labeltide.chain.em import label_chain
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import ChainData, Members, expect
 from labeltide.inference.audit import plan_review
 
 N, STEPS, SEQUENCES, SINGLE = 100, 30, 10, 150

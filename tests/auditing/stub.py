@@ -8,7 +8,7 @@ import pytest
 from labeltide.auditing import fitting, run
 from labeltide.auditing.judging import Scores
 from labeltide.auditing.resume import Unfinished
-from labeltide.chain.data import TrainingEvidence
+from labeltide.chain.passes import TrainingEvidence
 from labeltide.estimators.tide import Inferred
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.conclusion import Diagnostic

@@ -103,7 +103,7 @@ def test_without_times_rows_are_matched_by_number_and_that_is_said(tmp_path):
     ("change", "said"),
     [
         ({"drop": "minute"}, "The new audit has no column of times"),
-        ({"person": "x"}, "No label of one audit has the sequence and time of a label of the other"),
+        ({"person": "x"}, "No sequence and time occurs in both audits"),
         ({"who": ("A", "B", "C", "D")}, "No annotator is in both audits"),
     ],
 )
@@ -135,14 +135,14 @@ def test_annotators_of_one_audit_alone_are_told(tmp_path):
     found = compare_audits(tmp_path / "a", tmp_path / "b").summary
     assert found["matched"]["by"] == "sequence, time and annotator"
     assert found["matched"]["labels"] == found["matched"]["only_old"] == 120
-    assert "1 annotator is in the old audit alone." in found["said"]
+    assert "1 annotator is only in the old audit." in found["said"]
 
 
 def test_classes_of_one_audit_alone_are_told_and_not_compared(tmp_path):
     audit(make_table(), tmp_path / "a")
     audit(relabel(make_table(), slice(0, 40), "swim"), tmp_path / "b")
     found = compare_audits(tmp_path / "a", tmp_path / "b").summary
-    assert "In the new audit alone: class 'swim'." in found["said"]
+    assert "Only in the new audit: class 'swim'." in found["said"]
     assert [curve["class"] for curve in found["curves"]] == [None, "rest", "walk"]
 
 

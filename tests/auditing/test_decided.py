@@ -42,17 +42,16 @@ def test_settled_and_kept_labels_are_trusted_and_disputed_ones_are_left_out(revi
     assert names == {3: "walk", 4: recorded[4]}
     assert found["used"] == 2
     assert found["disputed"] == 1
-    assert (
-        found["sentence"] == "I trust 2 labels that reviewers settled in 'old'. Left out: 1 on which reviewers differ."
-    )
+    expected = "Trusted: 2 labels that reviewers settled in 'old'. Left out: 1 on which reviewers disagree."
+    assert found["sentence"] == expected
 
 
 def test_an_audit_uses_them_and_tells_how_many(reviewed, tmp_path):
     path, folder = reviewed
     result = lt.audit(path, decisions=folder, out=tmp_path / "new", **ROLES)
     assert result.summary["decisions"]["used"] == 2
-    assert any("I trust 2 labels that reviewers settled" in said for said in result.summary["table"]["said"])
-    assert "I trust 2 labels" in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+    assert any("Trusted: 2 labels that reviewers settled" in said for said in result.summary["table"]["said"])
+    assert "Trusted: 2 labels" in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
 
 
 def test_rows_of_another_table_are_matched_by_sequence_and_time(reviewed):
@@ -87,7 +86,7 @@ def test_a_class_that_the_table_lacks_is_left_out(reviewed):
     other = table.set_column(table.column_names.index("label"), "label", labels)
     recorded = table["label"][4].as_py()
     if recorded == "walk":  # then both settled labels are of a class that is gone
-        with pytest.raises(ValueError, match="of a class that the table does not hold"):
+        with pytest.raises(ValueError, match="of a class that is not in the table"):
             trusted_names(path, folder, other)
     else:
         assert trusted_names(path, folder, other)[1].decisions["other_class"] == 1
@@ -128,5 +127,5 @@ def test_folders_without_usable_decisions_are_told(reviewed, tmp_path):
         lt.audit(path, decisions=tmp_path / "nowhere", **ROLES)
     lt.audit(path, out=tmp_path / "open", **ROLES)
     decide(tmp_path / "open", [("Ada", 3, "walk", None), ("Ben", 3, "rest", None)])
-    with pytest.raises(ValueError, match=r"settle no label. Reviewers differ on 1."):
+    with pytest.raises(ValueError, match=r"settle no label. Reviewers disagree on 1."):
         lt.audit(path, decisions=tmp_path / "open", **ROLES)

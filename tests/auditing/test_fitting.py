@@ -9,7 +9,7 @@ import torch
 import labeltide as lt
 from auditing.tables import make_table
 from labeltide.auditing import fitting
-from labeltide.chain.data import MIN_CLUSTERS, ChainData, TrainingEvidence
+from labeltide.chain.passes import MIN_CLUSTERS, ChainData, TrainingEvidence
 
 
 def table_of(n_steps, window=100):

@@ -14,9 +14,9 @@ from pyarrow import csv, parquet
 from auditing.lines import lines_of
 from auditing.tables import studies, texts
 from labeltide._files import to_json
-from labeltide.auditing import check_folder, new_results, read_audit_table
-from labeltide.auditing.results import OURS, rank_issues, write_findings
-from labeltide.tables.frames import with_verdicts, write_safe_csv
+from labeltide.auditing.reading import read_audit_table
+from labeltide.auditing.results import OURS, check_folder, new_results, rank_issues, write_findings
+from labeltide.tables.columns import with_verdicts, write_safe_csv
 
 AUDIT = {"format": 1, "labeltide": "0", "rate": float("nan"), "curve": np.array([1.0, np.inf]), "classes": ("a", "b")}
 LABELS = pa.table(
@@ -108,7 +108,7 @@ def test_files_with_our_names_need_an_audit_among_them(tmp_path):
     for content in ("no json", "[]", '{"format": 1}'):
         (tmp_path / "noise.csv").write_text("mine")
         (tmp_path / "audit.json").write_text(content)
-        with pytest.raises(ValueError, match=r"no audit.json that says they are"):
+        with pytest.raises(ValueError, match=r"but no audit.json"):
             check_folder(tmp_path)
 
 

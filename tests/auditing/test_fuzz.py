@@ -8,7 +8,7 @@ from pyarrow import csv, feather, parquet
 
 from auditing.lines import lines_of, of_lines
 from auditing.tables import HOSTILE, studies, tables
-from labeltide.auditing import read_audit_table
+from labeltide.auditing.reading import read_audit_table
 
 OPTIONS = ["sequence", "time", "label", "features", "annotator", "clock", "trusted"]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -85,7 +85,7 @@ def test_a_study_comes_back_row_by_row(table, window, annotator, features, clock
             "must hold labels",
             "may occur once",
             "cannot be used",
-            "one annotator an audit",
+            "one annotator, an audit",
             "NUL",
         )
         assert any(part in said for part in excuses), said

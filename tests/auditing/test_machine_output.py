@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from auditing.page.fake import HOSTILE, write_audit
-from labeltide.auditing import machine_output
 from labeltide.auditing.compare import compare_audits
+from labeltide.auditing.page import summary as machine_output
 from labeltide.auditing.page.payload import Results
 
 

@@ -12,8 +12,10 @@ from pyarrow import csv, feather, parquet
 
 from auditing.lines import lines_of, of_lines
 from auditing.test_fuzz import assert_whole
-from labeltide.auditing import UnanswerableError, read_audit_table, read_new_table, simulate_study
+from labeltide import UnanswerableError
 from labeltide.auditing.findings import say_files
+from labeltide.auditing.reading import read_audit_table, read_new_table
+from labeltide.data.studies import simulate_study
 
 LONG = {
     "person": ["p", "p", "p", "q", "q"],
@@ -76,7 +78,7 @@ def test_trusted_labels_are_read_beside_the_recorded_ones():
     audit = read_audit_table(pa.table(rows), trusted="checked")
     assert audit.trusted.tolist() == [[0, -1], [0, -1]]
     assert audit.fit_trusted.tolist() == audit.trusted.tolist()
-    assert "I trust 2 labels in 'checked'." in audit.said
+    assert "Trusted: 2 labels in 'checked'." in audit.said
     for cells, match in (
         (["x", "y", "x", "x", "x"], r"must agree among annotators"),
         (["w", None, None, None, None], r"not among the known ones: 'w'"),
@@ -90,7 +92,7 @@ def test_without_times_steps_follow_the_rows():
     rows = {"person": ["p", "q", "p"], "label": ["x", "y", "y"], "v": [1, 2, 3]}
     audit = read_audit_table(pa.table(rows))
     assert audit.labels[..., 0].tolist() == [[0, 1], [1, -1]]
-    assert "I found no column of times, so steps follow the order of the rows." in audit.said
+    assert "No column of times was found, so steps follow the order of the rows." in audit.said
 
 
 def test_several_columns_can_name_a_sequence():
@@ -244,5 +246,5 @@ def test_real_recordings_are_read_by_their_names(name, options, classes, annotat
 def test_files_that_are_one_sequence_are_told_how_to_be_several():
     columns = {"time": range(12), "label": ["x", "y"] * 6, "v": [0.5, 1.0, 2.0] * 4}
     alone, named = (read_audit_table(pa.table(more | columns)) for more in ({}, {"person": ["a", "b", "c"] * 4}))
-    assert "give that column as sequence" in say_files("nights/*.parquet", alone)[0]
+    assert "pass that column as sequence" in say_files("nights/*.parquet", alone)[0]
     assert say_files("nights/*.parquet", named) == say_files("night.parquet", alone) == []

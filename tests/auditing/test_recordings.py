@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.nights import STAGES, stages, write_hypnogram, write_night
 from auditing.test_run import stub as stub
-from labeltide.auditing import UnanswerableError
+from labeltide import UnanswerableError
 from labeltide.recordings.epoch_features import field_of
 from labeltide.recordings.recordings import RecordingRequest, read_epochs
 from labeltide.recordings.spans import delimited

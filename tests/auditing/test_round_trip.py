@@ -247,7 +247,7 @@ def test_two_verdicts_on_one_label_that_differ_are_refused(tmp_path):
     first = next(csv.DictReader(lines[:2]))
     again = lines[1].removesuffix("ok") + ("walk" if first["recorded"] == "rest" else "rest")
     (folder / "issues.csv").write_text("\n".join([*lines, again]), "utf-8-sig")
-    with pytest.raises(ValueError, match="Two verdicts on one label differ"):
+    with pytest.raises(ValueError, match="Two verdicts on the same label differ"):
         read_typed(folder)
 
 

@@ -13,11 +13,13 @@ from pyarrow import csv, parquet
 import labeltide as lt
 from auditing.stub import use_stub
 from auditing.tables import HOSTILE, make_table, studies, tables
-from labeltide.auditing import UnanswerableError, fitting, simulate_study
+from labeltide import UnanswerableError
+from labeltide.auditing import fitting
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.page import write_page
 from labeltide.auditing.predict import predict_table, write_predictions
 from labeltide.auditing.results import OURS
+from labeltide.data.studies import simulate_study
 from labeltide.demo import compare_with_truth
 from labeltide.training import Checkpoint
 
@@ -238,7 +240,7 @@ def test_a_stopped_audit_leaves_nothing_in_its_folder_and_goes_on(tiny, tmp_path
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("labeltide.auditing.stages.Stages.done", stop)
+        patch.setattr("labeltide.auditing.resume.Stages.done", stop)
         with pytest.raises(KeyboardInterrupt):
             lt.audit(make_table(), out=out)
     assert not out.exists()

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide._files import safe_texts
-from labeltide.tables.frames import write_safe_csv
-from labeltide.tables.intake import load_table, open_table
+from labeltide.tables.columns import load_table, open_table, write_safe_csv
 
 
 def safe(text):

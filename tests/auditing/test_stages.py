@@ -2,8 +2,8 @@
 
 import pytest
 
-from labeltide.auditing import stages
-from labeltide.auditing.stages import Stages, show_stages
+from labeltide.auditing import resume as stages
+from labeltide.auditing.resume import Stages, show_stages
 from labeltide.training import loop
 
 

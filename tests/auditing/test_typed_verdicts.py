@@ -11,7 +11,7 @@ from labeltide.auditing.apply import apply_decisions, is_same_text, read_decided
 from labeltide.auditing.decisions import audit_identity
 from labeltide.auditing.findings import describe_table
 from labeltide.auditing.reading import read_audit_table
-from labeltide.tables.frames import with_verdicts
+from labeltide.tables.columns import with_verdicts
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
 pytestmark = pytest.mark.usefixtures("quick_fit")

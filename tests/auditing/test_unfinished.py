@@ -111,7 +111,7 @@ def test_damaged_work_is_refused_with_the_way_out(stopped):
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="Leave --resume out to start anew"):
+    with pytest.raises(ValueError, match="Leave out --resume to start over"):
         audit(stopped, resume=True)
     audit(stopped)
 
@@ -122,7 +122,7 @@ def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with
     about, tensors = parts(path.read_bytes())
     about["learned"][part] = {"matrices": []}
     path.write_bytes(join(about, tensors))
-    with pytest.raises(ValueError, match=r"no longer has.*Leave --resume out to start anew"):
+    with pytest.raises(ValueError, match=r"no longer has.*Leave out --resume to start over"):
         audit(stopped, resume=True)
 
 
@@ -150,11 +150,11 @@ def test_two_audits_into_one_folder_are_refused(tmp_path, quick_fit):
     child = subprocess.Popen([sys.executable, "-c", hold, str(out)], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout.readline() == "locked\n"
-        with pytest.raises(ValueError, match="Another audit is at work"):
+        with pytest.raises(ValueError, match="Another audit is writing"):
             audit(out)
         out.mkdir()
         (tmp_path / "link").symlink_to(out)
-        with pytest.raises(ValueError, match="Another audit is at work"):
+        with pytest.raises(ValueError, match="Another audit is writing"):
             audit(tmp_path / "link")
     finally:
         child.kill()

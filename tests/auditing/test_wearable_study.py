@@ -6,8 +6,8 @@ import pytest
 from pyarrow import parquet
 
 from auditing.lines import lines_of
-from labeltide.auditing import read_audit_table, simulate_study
-from labeltide.data.studies import ACTIVITIES, error_rates, write_study
+from labeltide.auditing.reading import read_audit_table
+from labeltide.data.studies import ACTIVITIES, error_rates, simulate_study, write_study
 
 
 @pytest.fixture(scope="module")

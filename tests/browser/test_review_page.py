@@ -17,9 +17,9 @@ from pyarrow import parquet
 
 import labeltide as lt
 from auditing.page.fake import HOSTILE
-from labeltide.auditing import fitting, simulate_study
+from labeltide.auditing import fitting
 from labeltide.auditing.decisions import DecisionStore
-from labeltide.data.studies import write_study
+from labeltide.data.studies import simulate_study, write_study
 from reviewing.fake_review import change_audit, write_review
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import ChainData, Members
-from labeltide.chain.em import join_evidence, label_chain
-from labeltide.chain.select import choose_noise
+from labeltide.chain.em import choose_noise, join_evidence, label_chain
+from labeltide.chain.passes import ChainData, Members
 
 STEPS = 20
 GRID = np.linspace(0, 1, STEPS)

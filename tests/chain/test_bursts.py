@@ -7,9 +7,8 @@ import torch
 import labeltide as lt
 from chains import make_case
 from labeltide.chain import em
-from labeltide.chain.data import ChainData, Members
 from labeltide.chain.em import failing_networks, join_evidence, label_chain
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import ChainData, Members, expect
 
 ROWS, STEPS, CLASSES, RUN = 60, 50, 3, 8
 GRID = np.linspace(0, 1, STEPS)

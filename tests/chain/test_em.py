@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import ChainData, Members, informedness
 from labeltide.chain.em import (
     POWER_CENTRE,
+    choose_noise,
+    find_pieces,
     fit_chains,
     flat_chain,
     join_evidence,
@@ -25,8 +26,7 @@ from labeltide.chain.families import (
     spline_shape,
     wave_shape,
 )
-from labeltide.chain.passes import expect
-from labeltide.chain.select import choose_noise, find_pieces
+from labeltide.chain.passes import ChainData, Members, expect, informedness
 
 STEPS = 30
 GRID = np.linspace(0, 1, STEPS)
@@ -138,7 +138,7 @@ def test_a_spline_over_a_ring_ends_where_it_begins():
 
 
 def test_families_tried_in_parts_are_those_tried_at_once(monkeypatch):
-    from labeltide.chain import select
+    from labeltide.chain import em
 
     study = lt.make_sequences(n=30, n_steps=STEPS, n_features=2, stay=0.8, random_state=0)
     labels = torch.from_numpy(study.labels.astype(np.int8).reshape(1, 30, STEPS, -1))
@@ -148,7 +148,7 @@ def test_families_tried_in_parts_are_those_tried_at_once(monkeypatch):
     fits, folds = Members(zero, zero, torch.ones(1, 30)), (torch.arange(30) % 5)[None]
     start = label_chain(data, fits, GRID)
     whole = choose_noise(data, fits, start, folds, GRID)
-    monkeypatch.setattr(select, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(em, "NUMBERS_AT_ONCE", 1)
     parts = choose_noise(data, fits, start, folds, GRID)
     assert whole.names == parts.names
     torch.testing.assert_close(whole.weights, parts.weights, rtol=0, atol=1e-2)

@@ -10,9 +10,8 @@ import torch
 
 import labeltide as lt
 from chains import make_case
-from labeltide.chain.data import ChainData, Members
 from labeltide.chain.em import join_evidence, label_chain
-from labeltide.chain.passes import expect, predictive_log_likelihood
+from labeltide.chain.passes import ChainData, Members, expect, predictive_log_likelihood
 
 STEPS, N = 30, 100
 GRID = np.linspace(0, 1, STEPS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chains import make_case
 from labeltide.chain import passes
 from labeltide.chain.passes import kernel_inputs, plain_pass
-from labeltide.kernels.chain import compiled_pass
+from labeltide.kernels.compiled import compiled_pass
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 

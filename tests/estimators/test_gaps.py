@@ -1,4 +1,4 @@
-"""What tide promises where steps are missing: the longer the gap, the less the labels before it say of those after."""
+"""Where steps are missing: the longer the gap, the less the labels before it tell about those after."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import Members
 from labeltide.chain.em import label_chain
+from labeltide.chain.passes import Members
 
 N, STEPS = 80, 20
 KEPT = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 36, 56, 76])  # three long gaps

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.inference.serialization import read_findings, write_findings
-from labeltide.inference.temporality import PartTemporality
+from labeltide.inference.temporality import PartTemporality, read_findings, write_findings
 
 
 @pytest.fixture(scope="module")

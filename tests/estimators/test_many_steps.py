@@ -8,7 +8,7 @@ import labeltide as lt
 from labeltide import _validation
 from labeltide.chain import em, passes
 from labeltide.estimators import cross_fit
-from labeltide.training import data as training_data
+from labeltide.training import objective as training_data
 
 N, STEPS = 40, 12
 

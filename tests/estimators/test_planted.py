@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.estimators import planted
-from labeltide.estimators.planted import KINDS, PlantedErrors, check_planted, plant_errors, unreliable_classes
+from labeltide.auditing import fitting as planted
+from labeltide.auditing.fitting import KINDS, PlantedErrors, check_planted, plant_errors, unreliable_classes
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import safetensors.torch
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import Members
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import Members, expect
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.storage import NO_DIGEST, seal
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import Chain
+from labeltide.chain.passes import Chain
 from labeltide.inference.audit import (
     Judge,
     LabelAudit,

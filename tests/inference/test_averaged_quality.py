@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.chain.data import cat_parameters
+from labeltide.chain.passes import cat_parameters
 from labeltide.inference.audit import QUALITY_GRID, averaged_share, false_alarm_curve, flag_bound, profile_weights
 from labeltide.inference.bands import share_test
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate

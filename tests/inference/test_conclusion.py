@@ -79,7 +79,7 @@ def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
     noisy["noise"] |= {"rate_lower": 0.0, "rate_upper": 0.44}
     assert conclude(noisy).changes[0].answer == NOT_SHOWN
     said = summary_text(noisy)
-    assert "no change shown, as no wrong labels are" in said
+    assert "no change shown, because no wrong labels are" in said
     assert "p = 0.020" not in said
     verdict = write_verdict(noisy)
     assert verdict.cards[2].detail == "There is no evidence of wrong labels, so a change cannot be shown either."

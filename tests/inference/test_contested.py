@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labeltide.chain.data import Chain
+from labeltide.chain.passes import Chain
 from labeltide.inference.audit import Recorded, audit_labels, differs_probability
 from labeltide.noise.functions import FixedNoise
 

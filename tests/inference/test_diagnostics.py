@@ -9,8 +9,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from labeltide.auditing.page.verdict import meaning
-from labeltide.chain.data import ChainData, Members, TrainingEvidence
 from labeltide.chain.em import label_chain
+from labeltide.chain.passes import ChainData, Members, TrainingEvidence
 from labeltide.inference.checks import (
     check_drift,
     check_folds,

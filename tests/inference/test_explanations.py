@@ -38,7 +38,7 @@ def test_what_does_not_speak_for_the_suggestion_is_left_out():
         "recorded walking, but 4 of 4 neighbours say sitting; at this time 31 % of labels are wrong"
     )
     assert reasons([1, 1, 1, 1, 1], (2, 0), [0.9] * 5) == (
-        "recorded walking, but sitting is more likely from all around it; at this time 31 % of labels are wrong"
+        "recorded walking, but sitting is more likely given everything around it; at this time 31 % of labels are wrong"
     )
 
 

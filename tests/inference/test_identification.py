@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from labeltide.chain.data import same_data
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import expect, same_data
 from labeltide.inference.checks import (
     check_confounding,
     check_information,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.data import ChainParameters
+from labeltide.chain.passes import ChainParameters
 from labeltide.inference.bootstrap import simulate_labels
 from labeltide_bench.simulated import SimulatedStudy, simulate
 

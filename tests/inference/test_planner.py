@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import labeltide as lt
-from labeltide.chain.data import ChainData, Members
 from labeltide.chain.em import label_chain
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import ChainData, Members, expect
 from labeltide.inference.audit import PRIOR_LABELS, plan_review
 
 STEPS = 30

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import beta
 
-from labeltide.chain.data import ChainData
+from labeltide.chain.passes import ChainData
 from labeltide.inference.bands import (
     Profile,
     critical_root,

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.data import same_data
 from labeltide.chain.families import constant_shape, family, hold_annotator, hold_class, pooled
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import expect, same_data
 from labeltide.inference.bootstrap import free_family, refit
 from labeltide.inference.score_tests import (
     Statistic,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from labeltide._clock import Cells
-from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence
+from labeltide.chain.passes import ChainData, ChainParameters, TrainingEvidence
 from labeltide.inference.score_tests import clock_moments, study_design
 
 STEPS = 10

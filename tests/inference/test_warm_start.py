@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.data import Members
+from labeltide.chain.passes import Members
 from labeltide.inference.bootstrap import refit, simulate_labels, weighted_log_likelihood
 from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate

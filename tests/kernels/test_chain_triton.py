@@ -9,8 +9,7 @@ import torch
 from triton_device import DEVICE  # isort: skip
 
 from chains import make_case
-from labeltide.chain.data import ChainParameters, Members
-from labeltide.chain.passes import kernel_inputs, plain_pass
+from labeltide.chain.passes import ChainParameters, Members, kernel_inputs, plain_pass
 from labeltide.kernels.chain_triton import triton_pass
 
 

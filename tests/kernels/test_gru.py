@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
-from labeltide.kernels import gru, library
+from labeltide.kernels import compiled as gru
+from labeltide.kernels import library
 from labeltide.models.gru import GRULayer, GRUModel
 from labeltide.training.state import flatten_parameters
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
+from labeltide.kernels import compiled as kernel
 from labeltide.kernels import library
-from labeltide.kernels import step as kernel
 from labeltide.noise.functions import NetworkNoise
 from labeltide.training.state import flatten_parameters
 
@@ -26,7 +26,7 @@ def values_and_gradients(noise, clock, direction):
 
 
 def assert_both_ways_agree(noise, clock):
-    assert kernel.usable(*noise.plan(clock))
+    assert kernel.network_usable(*noise.plan(clock))
     direction = torch.randn(noise.members, len(clock), noise.n_classes, noise.n_classes)
     fast = values_and_gradients(noise, clock, direction)
     with library.using("torch"):
@@ -65,5 +65,5 @@ def test_weights_that_are_not_finite_are_never_hidden():
 @pytest.mark.parametrize("clock", [torch.rand(3, 2, dtype=torch.float64), torch.rand(4)])
 def test_other_clocks_are_left_to_torch(clock):
     noise = make_noise(2)
-    assert not kernel.usable(*noise.plan(clock))
+    assert not kernel.network_usable(*noise.plan(clock))
     assert noise(clock).shape == (2, *clock.shape, 2, 2)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from auditing.lines import lines_of, of_lines
-from labeltide.auditing import read_audit_table
+from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.windows import ClockInfo
 
 START = datetime.datetime(2026, 3, 1, 18)  # a Sunday

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import csv, feather, ipc, parquet
 
 from labeltide.tables import files
+from labeltide.tables.columns import open_table
 from labeltide.tables.files import open_file
-from labeltide.tables.intake import open_table
 
 TABLE = pa.table({"who": ["a", "b"], "v": [1, 2], "w": [0.5, None]})
 

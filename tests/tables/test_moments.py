@@ -54,7 +54,7 @@ def test_hours_are_those_of_the_time_zone():
 def test_texts_are_read_as_what_they_say(texts, first):
     moments = read_moments("t", pa.array(texts))
     assert moments.texts[0].as_py() == first
-    assert moments.messages[0].startswith("I read the texts of 't' as ")
+    assert moments.messages[0].startswith("The texts of 't' are read as ")
 
 
 def test_dates_have_no_hours():

@@ -60,14 +60,14 @@ def test_the_same_numbers_with_a_gap_stay_numbers_and_what_is_missing_is_stated(
     path = write(tmp_path / "table.csv", ["1", "2", "NA", "", "10", "?"])
     read = read_audit_table(path, **ROLES)
     assert read.class_names == ("1", "2", "10")
-    assert any("I took '?' and 'NA' for missing labels" in sentence for sentence in read.said)
+    assert any("Read as missing labels: '?' and 'NA'" in sentence for sentence in read.said)
     assert int((read.labels < 0).sum()) == 3 * 6
     files = open_files(tmp_path)
     roles = find_roles(files, Request(**ROLES))
     column = open_all(name_files(files, roles)).load(["label"]).to_native()["label"]
     assert column.type == pa.int64()
     assert column.null_count == 3 * 6
-    assert any("for missing labels" in sentence for sentence in roles.messages)
+    assert any("missing labels" in sentence for sentence in roles.messages)
 
 
 def test_columns_of_labels_are_numbers_together_or_texts_together(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from auditing.lines import lines_of
-from labeltide.auditing import read_audit_table
+from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.roles import Reading
 
 HERE = Path(__file__).parent / "people"
@@ -35,7 +35,7 @@ def test_spellings_of_a_label_are_one_class_where_they_were_four():
     table = read("spellings.csv")
     assert table.class_names == ("rest", "walk")
     (sentence,) = said(table, "capitals or blanks")
-    assert "' rest', 'REST' and 'Rest ' for 'rest' (18 labels)" in sentence
+    assert "Read as 'rest': ' rest', 'REST' and 'Rest ' (18 labels)" in sentence
     assert column(table, "label").role == "label"
 
 
@@ -86,7 +86,7 @@ def test_missing_times_can_be_left_out_where_they_stopped_everything():
     with pytest.raises(ValueError, match=r"null in rows 4, 9.*\(11 in all\).*leave them out with .*--drop-bad-rows"):
         read("missing_times.csv")
     table = read("missing_times.csv", drop_bad_rows=True)
-    assert said(table, "I left out 11 rows without 'time'")
+    assert said(table, "Left out: 11 rows without 'time'")
     assert table.n_rows == 60
     assert table.n_labels == 49
 

@@ -132,10 +132,10 @@ def test_what_names_counts_or_tells_is_no_feature():
     assert roles.features == ["v", "y"]
     left_out = [sentence for sentence in roles.messages if "left" in sentence]
     assert left_out == [
-        "I left 'patient' out of the features: a name or identifier is not a measurement.",
-        "I left 'label_fixed' and 'true_state' out of the features: a column of labels or true labels would give "
+        "'patient' was left out of the features: a name or identifier is not a measurement.",
+        "'label_fixed' and 'true_state' were left out of the features: a column of labels or true labels would give "
         "the answer away.",
-        "I left 'index' out of the features: a row number is not a measurement.",
+        "'index' was left out of the features: a row number is not a measurement.",
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_second_column_of_labels_never_becomes_a_feature(name, values):
     table = pa.table({"Aktivität": ["Gehen", "Liegen", "Gehen", "Liegen"], name: values, "v": [0.1, 0.2, 0.3, 0.4]})
     roles = find_columns(table, Request(label="Aktivität"))
     assert roles.features == ["v"]
-    assert any(f"I left {name!r} out of the features" in each and "--label A,B" in each for each in roles.messages)
+    assert any(f"{name!r} was left out of the features" in each and "--label A,B" in each for each in roles.messages)
     assert find_columns(table, Request(label="Aktivität", features=f"{name},v")).features == [name, "v"]
 
 

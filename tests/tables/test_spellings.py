@@ -17,7 +17,7 @@ def test_stages_of_two_scorers_with_names_of_their_own_are_the_same_classes(othe
         Counter(dict.fromkeys(EDF, 10) | {name: 5 + 5 * k for k, name in enumerate(other)})
     )
     assert spelled == dict(zip(other, EDF, strict=True))
-    assert said[0].startswith(f"I took {other[0]!r} for 'Sleep stage W' (5 labels): they name one sleep stage.")
+    assert said[0].startswith(f"Read as 'Sleep stage W': {other[0]!r} (5 labels): they name the same sleep stage.")
 
 
 def test_stages_of_one_scorer_keep_their_names():
@@ -45,7 +45,7 @@ def test_stages_by_older_rules_are_not_joined_with_newer_ones():
 def test_rare_misspellings_of_a_frequent_class_are_merged_and_stated(frequent, rare):
     spelled, said = choose_spellings(Counter({frequent: 1000, rare: 3, "Rennen": 500}))
     assert spelled == {rare: frequent}
-    assert "(3 labels) for a misspelling" in said[0]
+    assert "Read as a misspelling" in said[0]
     assert "(1,000)" in said[0]
     assert "--classes" in said[0]
 

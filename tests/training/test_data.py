@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeltide.training.data import MAX_GRID_POINTS, FleetData, clock_grid
+from labeltide.training.objective import MAX_GRID_POINTS, FleetData, clock_grid
 from oracles import nearest_moment
 
 

@@ -28,7 +28,7 @@ from labeltide.training import (
     fingerprint,
     train,
 )
-from labeltide.training import checkpoint as checkpoint_module
+from labeltide.training import state as checkpoint_module
 from labeltide.training import step as step_module
 from labeltide.training.objective import Objective, Penalty, frobenius
 
@@ -509,7 +509,7 @@ def test_checkpoints_are_written_no_more_often_than_asked(tmp_path, monkeypatch)
 
 KILLED = """
 import os, signal, sys
-from labeltide.training import Checkpoint, checkpoint
+from labeltide.training import Checkpoint, state as checkpoint
 from training.test_loop import hold_out, make_data, train_new
 
 replace, writes = os.replace, []

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from scipy.stats import norm
 
-from labeltide.chain.data import ChainData, Members, TrainingEvidence
-from labeltide.chain.em import join_evidence, label_chain
-from labeltide.chain.select import choose_noise
+from labeltide.chain.em import choose_noise, join_evidence, label_chain
+from labeltide.chain.passes import ChainData, Members, TrainingEvidence
 from labeltide.noise.simulate import corrupt
 
 FOLDS = 5

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from labeltide.training.checkpoint import Checkpoint
+from labeltide.training.state import Checkpoint
 from labeltide_bench.studies import Study, read_records, read_study, run_study, study
 
 DATASET = """

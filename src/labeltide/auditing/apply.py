@@ -26,9 +26,8 @@ from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, aud
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
-from labeltide.tables.columns import code_values
+from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values
 from labeltide.tables.files import open_file
-from labeltide.tables.frames import VERDICT, SafeCsvWriter
 from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
 
@@ -55,7 +54,7 @@ class AppliedDecisions:
             f"{self.rows:,} rows: {self.path}",
             f"Changed    {self.changed_by_reviewers:,} labels by reviewers, {self.changed_by_model:,} by the model",
             f"Kept       {self.kept_by_reviewers:,} labels that reviewers found right",
-            f"Disputed   {self.disputed:,} labels on which reviewers differ, left as recorded",
+            f"Disputed   {self.disputed:,} labels on which reviewers disagree, left as recorded",
             f"Columns    {', '.join(self.columns)} are new",
         ]
         return "\n".join(line for line in lines if self.disputed or not line.startswith("Disputed"))
@@ -99,8 +98,8 @@ def apply_decisions(
     audit = open_results(folder).audit
     if audit.get("recordings"):
         raise ValueError(
-            f"Decisions are applied to tables, and the audit in {str(folder)!r} was of recordings. Write the corrected "
-            f"labels back as spans with: labeltide export {str(folder)!r} --to FORMAT (edf, csv, elan and others)."
+            f"Decisions are applied to tables, but the audit in {str(folder)!r} was of recordings. Export the "
+            f"corrected labels as spans with: labeltide export {str(folder)!r} --to FORMAT (edf, csv, elan and others)."
         )
     source = _open_table(audit, folder, table)
     lines = read_labels(folder, COLUMNS)
@@ -133,7 +132,7 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
         )
     path = Path(named or about["path"])
     if named is None and not path.is_file():
-        raise ValueError(f"The audited table is no longer at {str(path)!r}. Say where it is now with --table FILE.")
+        raise ValueError(f"The audited table is no longer at {str(path)!r}. Give its new path with --table FILE.")
     roles = about.get("columns", {})
     names = [*str(roles.get("sequence")).split(","), roles.get("annotator"), roles.get("trusted"), roles.get("label")]
     source = open_file(path, [*names, *(about.get("annotators") or ())])
@@ -228,7 +227,7 @@ class _Rewriter:
         if n_rows != about["rows"] or any(name not in names for name in columns):
             raise ValueError(f"The table must be the audited one, with {about['rows']} rows and {columns!r} in it.")
         if len(lines) and pc.max(lines["row"]).as_py() >= n_rows:
-            raise ValueError(f"{LABELS} must name rows of the table, which has {n_rows}. Audit again.")
+            raise ValueError(f"{LABELS} must refer to rows of the table, which has {n_rows}. Audit again.")
         self.source, self.columns = source, columns
         labels = source.read(columns=columns) if is_file else source.select(columns)
         self.values = _values_of_classes(labels, lines, has_digest=bool(about.get("digest")))
@@ -362,7 +361,7 @@ def read_typed(folder: Path, classes: Sequence[str] | None = None) -> list[dict[
                     found[at] = (own["recorded"], label)
                     if in_file.setdefault(at, label) != label:
                         raise ValueError(
-                            f"Two verdicts on one label differ: {in_file[at]!r} and {label!r}, the second in line "
+                            f"Two verdicts on the same label differ: {in_file[at]!r} and {label!r}, the second in line "
                             f"{line['line']} of {str(path)!r}. Keep one of them."
                         )
     return [
@@ -418,7 +417,7 @@ def _typed_lines(path: Path) -> list[dict[str, Any]]:
         row = str(line.get("row", "")).strip()
         if not re.fullmatch(r"\d{1,16}([.,]0{0,2})?", row) or "recorded" not in line:
             raise ValueError(
-                f"Every verdict in {str(path)!r} must stand in a line with its row and its recorded label. Got row "
+                f"Every verdict in {str(path)!r} must be in a line with its row and recorded label. Got row "
                 f"{row!r} in line {line['line']}. Leave the other columns as they were."
             )
         line["row"] = int(re.split("[.,]", row)[0])
@@ -541,7 +540,7 @@ def read_decided(folder: Path) -> DecidedLabels:
     _check_own(folder, decisions, n_other)
     settled = settled_labels(decisions, lines)
     if not len(settled):
-        disputed = f" Reviewers differ on {settled.n_disputed}." if settled.n_disputed else ""
+        disputed = f" Reviewers disagree on {settled.n_disputed}." if settled.n_disputed else ""
         raise ValueError(f"The decisions in {str(folder)!r} settle no label.{disputed} Continue the review.")
     chosen = lines.select(["row", "sequence", "time"]).take(pa.array(settled.line))
     chosen = chosen.append_column("label", pa.array(settled.label, pa.string()))
@@ -581,7 +580,7 @@ def find_decisions(folder: Path, audit: Any) -> tuple[list[Decision], int]:
 def _check_own(folder: Path, decisions: list[Decision], n_other: int) -> None:
     if n_other and not decisions:
         raise ValueError(
-            f"The decisions in {str(folder)!r} were made for another audit, so the rows they mean are not known. "
+            f"The decisions in {str(folder)!r} were made for another audit, so their rows are not those of this one. "
             "Name the folder of the audit that was reviewed."
         )
 
@@ -604,17 +603,17 @@ def trust_decided(
     used = {index: code for index, code in agreed.items() if is_free[index]}
     trusted[list(used)] = list(used.values())
     left_out = {
-        "disputed": (decided.n_disputed, "on which reviewers differ"),
+        "disputed": (decided.n_disputed, "on which reviewers disagree"),
         "of_another_audit": (decided.n_other, "decisions made for another audit"),
         "differ_at_one_step": (len(by_step) - len(agreed), "steps whose annotators' labels were settled differently"),
-        "other_class": (int((codes < 0).sum()), "of a class that the table does not hold"),
+        "other_class": (int((codes < 0).sum()), "of a class that is not in the table"),
         "not_in_the_table": (len(decided.lines) - len(labels), "that no row of the table matches"),
-        "trusted_already": (len(agreed) - len(used), "that the trusted column has already"),
+        "trusted_already": (len(agreed) - len(used), "that the trusted column already has"),
     }
     left = [f"{amount} {words}" for amount, words in left_out.values() if amount]
     rest = f" Left out: {', '.join(left)}." if left else ""
     n_used = f"{len(used)} label{'s' if len(used) != 1 else ''}"
-    sentence = f"I trust {n_used} that reviewers settled in {quoted([decided.folder.name])}.{rest}"
+    sentence = f"Trusted: {n_used} that reviewers settled in {quoted([decided.folder.name])}.{rest}"
     if not used:
         raise ValueError(f"The decisions must settle a label of the table. {sentence}")
     about = {"folder": decided.folder.name, "settled": len(decided.lines), "used": len(used)}

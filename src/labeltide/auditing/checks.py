@@ -67,8 +67,8 @@ def check_copies(table: AuditInput, clusters: np.ndarray) -> tuple[Diagnostic, .
     sentence = f"{count} the features of another (such as {pair}): copies count as one recording."
     whole = len(np.unique(clusters)) < 2
     if whole:
-        sentence = f"All sequences have the same features (such as {pair}): none can be judged by others."
-    return (Diagnostic("copies", True, sentence, "Check why a recording is there several times.", denies=whole),)
+        sentence = f"All sequences have the same features (such as {pair}): none can be judged by another."
+    return (Diagnostic("copies", True, sentence, "Check why recordings occur several times.", denies=whole),)
 
 
 # A column that tells the recorded labels nearly without error, while all other columns and the labels before and after
@@ -94,9 +94,9 @@ def check_leaks(table: AuditInput, seed: int = 0) -> tuple[Diagnostic, ...]:
     if not found:
         return ()
     sentence = (
-        f"{quoted(list(found))} alone {'tell' if len(found) > 1 else 'tells'} {100 * min(found.values()):.1f} % of the "
-        "recorded labels, far more than everything else does. A column that was made from the labels also copies their "
-        "mistakes, so that none can be seen."
+        f"{quoted(list(found))} alone {'predict' if len(found) > 1 else 'predicts'} {100 * min(found.values()):.1f} % "
+        "of the recorded labels, far more than all other features do. A column derived from the labels repeats their "
+        "mistakes, which then cannot be found."
     )
     return (Diagnostic("leak", True, sentence, "Leave such a column out of the features.", denies=True),)
 

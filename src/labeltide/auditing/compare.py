@@ -173,7 +173,7 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
     points = np.linspace(low, high, POINTS) if high > low else np.array([low])  # moments within both clocks
     shared, messages = [name for name in names[0] if name in names[1]], []
     for which, alone in (("old", set(names[0]) - set(names[1])), ("new", set(names[1]) - set(names[0]))):
-        messages += [f"In the {which} audit alone: class {quoted(sorted(alone))}."] if alone else []
+        messages += [f"Only in the {which} audit: class {quoted(sorted(alone))}."] if alone else []
     pairs = {name: [_class_curve(audit, name, points) for audit in (old, new)] for name in shared}
     rates = []
     for audit in (old, new):
@@ -378,7 +378,7 @@ def match_labels(
         why = f"The {which} audit names no annotators and the other does, so labels cannot be matched."
     elif not n_both:
         key = "sequence and time" if timed[0] else "sequence and row number"
-        why = f"No label of one audit has the {key} of a label of the other, so labels cannot be matched."
+        why = f"No {key} occurs in both audits, so labels cannot be matched."
     elif n_both > fewer:
         why = "Several labels share a sequence, time and annotator, so they cannot be matched."
     if why:
@@ -391,11 +391,11 @@ def match_labels(
             "There is no column of times: labels are matched by row number, which is correct only if no row moved."
         )
     if 2 * n_both < fewer:
-        messages.append(f"Only {n_both:,} of {fewer:,} labels could be matched: read the counts with care.")
+        messages.append(f"Only {n_both:,} of {fewer:,} labels could be matched: interpret the counts with caution.")
     for which, mine, other in (("old", people[0], people[1]), ("new", people[1], people[0])):
         alone = set(mine) - set(other) if not one_each else ()
         if alone:
-            messages.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} in the {which} audit alone.")
+            messages.append(f"{len(alone)} annotator{'s are' if len(alone) > 1 else ' is'} only in the {which} audit.")
     return pairs, by, messages
 
 

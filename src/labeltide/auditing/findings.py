@@ -173,7 +173,7 @@ def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -
         share = judged.probabilities[window, places].mean(0)
         common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
         given = ", given the stretches above" if stretches else ""
-        why = f"Adds most information about Q{given}: {len(places)} labelled steps, {n_issues} of them to check"
+        why = f"Adds the most information about Q{given}: {len(places)} labelled steps, {n_issues} of them to check"
         stretches.append(
             {
                 "sequence": table.sequence_names[table.groups[window]],
@@ -542,7 +542,7 @@ def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator
     if n_windows < of_windows:
         why = "The table is large" if options.train_on is None else "As asked by train_on (--train-on)"
         said.append(
-            f"{why}: the networks learned from {n_windows} of {of_windows} windows, drawn by chance; "
+            f"{why}: the networks learned from {n_windows} of {of_windows} windows, drawn at random; "
             "labels in the others are judged by the average of all networks."
         )
     if estimator.epochs < fitting.EPOCHS:
@@ -596,8 +596,8 @@ def say_files(table: Any, read: AuditInput) -> list[str]:
     if read.columns.get("sequence") or not is_address(table):
         return []
     return [
-        "Without a column of sequences, several files are one sequence, file after file. If each is a recording "
-        "of its own, write its name into a column of its rows, and give that column as sequence."
+        "Without a sequence column, all files are read as one sequence, one after another. If each file is a separate "
+        "recording, add a column with its name and pass that column as sequence."
     ]
 
 

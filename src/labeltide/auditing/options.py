@@ -59,7 +59,7 @@ class AuditOptions:
     )
     trusted: str | None = _option(None, "A column of labels that are known to be right, empty elsewhere.")
     window: int | None = _option(None, "Cut sequences longer than this many steps; by default chosen from the data.")
-    drop_bad_rows: bool = _option(False, "Leave out rows without a time or a sequence, and exact duplicates of a row.")
+    drop_bad_rows: bool = _option(False, "Leave out rows without a time or sequence, and exact duplicates.")
     timezone: str | None = _option(None, "Convert times to a time zone, such as Europe/Berlin; by default as written.")
     missing: Labels = _option(
         None,
@@ -72,11 +72,11 @@ class AuditOptions:
     labels: Any = _option(
         None, "Files with the labels of a recording (EDF+, CSV, JSON, XML and others), separated by commas."
     )
-    epoch: float | None = _option(None, "The length of an epoch of a recording in seconds; by default from its labels.")
+    epoch: float | None = _option(None, "The length of an epoch in seconds; by default taken from the labels.")
     field: str | None = _option(
         None,
-        "Which features to compute from a recording: eeg, sleep, muscle, ecg, movement, gaze or plain; by default from "
-        "the names of its channels.",
+        "Which features to compute from a recording: eeg, sleep, muscle, ecg, movement, gaze or plain; by default "
+        "chosen by the names of its channels.",
     )
     model: str = _option("gru", "The network: gru, tcn or transformer.")
     out: str | Path | None = _option(
@@ -84,10 +84,12 @@ class AuditOptions:
         "The folder for the results: new, empty or that of an earlier audit; nothing is written without it.",
         only_python=True,
     )
-    seed: int = _option(0, "The same seed gives the same numbers.")
+    seed: int = _option(0, "The random seed; the same seed gives the same numbers.")
     device: str = _option("auto", "cpu, cuda or auto, which uses a GPU if there is one.")
     fdr: float = _option(0.1, "The share of false alarms allowed among the labels to check.")
-    spend_fdr: bool = _option(False, "List labels until that share is reached, even if no other label is more likely.")
+    spend_fdr: bool = _option(
+        False, "List labels until that share is reached, even if the recorded label is the likeliest."
+    )
     verbose: bool = _option(False, "Draw a progress bar on a terminal; elsewhere write log lines.", only_python=True)
     resume: bool = _option(False, "Continue an audit that was interrupted.")
     decisions: str | Path | None = _option(None, "The folder of a reviewed audit, whose settled labels are trusted.")
@@ -190,8 +192,8 @@ def read_train_on(value: TrainOn) -> float | None:
         is_whole = False
     if not is_whole:
         raise ValueError(
-            f"train_on must be a whole number of labels, as 1e6, at least 1, or {ALL!r}. Got {value!r}. Leave it out "
-            "for the usual number."
+            f"train_on must be a whole number of labels from 1, such as 1e6, or {ALL!r}. Got {value!r}. Leave it "
+            "out for the usual number."
         )
     return number
 

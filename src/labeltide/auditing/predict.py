@@ -26,10 +26,9 @@ from labeltide.estimators.tide import STEPS_AT_ONCE
 from labeltide.inference.audit import small_softmax
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import read_unlabelled
+from labeltide.tables.columns import is_text, like_table, open_table, write_safe_csv
 from labeltide.tables.features import Encoder, encoder_from_json
 from labeltide.tables.files import FileSet
-from labeltide.tables.frames import like_table, write_safe_csv
-from labeltide.tables.intake import is_text, open_table
 from labeltide.tables.roles import Reading, Request
 from labeltide.tables.tidy import TableCounts, choose_tidying, name_files
 from labeltide.tables.windows import ClockInfo
@@ -100,7 +99,7 @@ def predict_to_file(
         return len(predictions)
     if not out.name.lower().endswith(".parquet"):
         raise ValueError(
-            f"Predictions for {source.n_rows:,} rows are written to a file that ends in .parquet. Got {str(out)!r}."
+            f"Predictions for {source.n_rows:,} rows must be written to a .parquet file. Got {str(out)!r}."
         )
     request = _columns(audit, source.schema.names, sequence, time)
     writer, done = None, 0
@@ -212,7 +211,7 @@ def _lay_out(predictor: Predictor, files: FileSet, columns: Request, reading: Re
     absent = [name for name in roles.features if name not in files.schema.names]
     if absent:
         raise ValueError(
-            f"The table must have the columns on which the model was trained. It has no {quoted(absent)}. It has: "
+            f"The table must have the columns on which the model was trained. It lacks {quoted(absent)}. It has: "
             f"{quoted(files.schema.names)}."
         )
     numbers = [encoder.column for encoder in predictor.encoders if not encoder.levels]

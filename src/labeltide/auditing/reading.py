@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
-from labeltide.tables.columns import Steps
+from labeltide.tables.columns import OpenTable, Steps, load_table, open_table
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
-from labeltide.tables.intake import OpenTable, load_table, open_table
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
 from labeltide.tables.tidy import (
@@ -230,8 +229,8 @@ def without_features(n_annotators: int) -> str:
     """A sentence on a table in which no column is a feature, where several annotators can still be compared."""
     if n_annotators < 2:
         raise UnanswerableError(
-            "With one annotator an audit needs features: nothing else can tell a wrong label from a right one. No "
-            "column is left that can be one. Name some with the option features (--features COLUMN,...)."
+            "With one annotator, an audit needs features to distinguish wrong labels from right ones. No column is "
+            "left that could be a feature. Name some with the option features (--features COLUMN,...)."
         )
     return "No column is left for features, so the audit rests on the annotators and the position in the sequence."
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from labeltide._files import write_json
+from labeltide.tables.columns import with_verdicts, write_safe_csv
 from labeltide.tables.files import check_local
-from labeltide.tables.frames import with_verdicts, write_safe_csv
 
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
@@ -56,9 +56,9 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that holds anything but the results of an audit; ask before the work starts, too."""
     check_local(folder)
     if folder.is_symlink() and not folder.exists():
-        raise ValueError(f"The results need a folder. {str(folder)!r} is a link that leads nowhere.")
+        raise ValueError(f"The results need a folder. {str(folder)!r} is a broken link.")
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name another place with --out.")
+        raise ValueError(f"The results need a folder. {str(folder)!r} is a file; name a folder with --out.")
     if not folder.exists() or not any(folder.iterdir()):
         return
     others = sorted(
@@ -70,7 +70,7 @@ def check_folder(folder: Path) -> None:
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         raise ValueError(
-            f"The folder {str(folder)!r} must be new, empty or hold the results of an audit alone, which are then "
+            f"The folder {str(folder)!r} must be new, empty or hold only the results of an audit, which are then "
             f"replaced. It also holds {others[0]!r}{more}. Name another folder with --out."
         )
     try:
@@ -79,8 +79,8 @@ def check_folder(folder: Path) -> None:
         content = None
     if not isinstance(content, dict) or not {"format", "labeltide"} <= content.keys():
         raise ValueError(
-            f"The folder {str(folder)!r} holds files with the names of ours, but no {AUDIT} that says they are. Name "
-            "another folder with --out."
+            f"The folder {str(folder)!r} holds files named like the results of an audit, but no {AUDIT}. Name another "
+            "folder with --out."
         )
 
 

@@ -16,7 +16,6 @@ from labeltide import _validation
 from labeltide._display import ShortRepr
 from labeltide._files import to_json
 from labeltide.auditing import fitting
-from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
     check_copies,
@@ -37,27 +36,42 @@ from labeltide.auditing.findings import (
     noise_table,
     say_limits,
 )
-from labeltide.auditing.fitting import check_memory, check_training_memory, expected_seconds
-from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, judge_all, judge_sample, make_scorer
+from labeltide.auditing.fitting import (
+    PlantedErrors,
+    check_memory,
+    check_planted,
+    check_training_memory,
+    expected_seconds,
+    unreliable_classes,
+)
+from labeltide.auditing.judging import (
+    QUALITY,
+    SUPPORT,
+    JudgeJob,
+    TableShifts,
+    find_flags,
+    find_table_shifts,
+    judge_all,
+    judge_sample,
+    make_scorer,
+)
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
 from labeltide.auditing.reading import AuditInput, audit_window, choose_source, read_audit_steps
 from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
-from labeltide.auditing.resume import Unfinished, disk_needed, say_disk, unfinished_work
+from labeltide.auditing.resume import Stages, Unfinished, disk_needed, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
-from labeltide.auditing.stages import Stages, show_stages
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
 from labeltide.inference.audit import flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
+from labeltide.tables.columns import as_frame, frame_index
 from labeltide.tables.files import FileSet, UnreadableFileError
-from labeltide.tables.frames import as_frame, frame_index
-from labeltide.training.checkpoint import fingerprint
+from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
 
@@ -68,7 +82,7 @@ def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any
         table = nw.from_native(frame, eager_only=True)
     except TypeError:
         kind = type(frame).__name__
-        raise ValueError(f"corrected needs the audited frame of pandas, polars or Arrow. Got {kind}.") from None
+        raise ValueError(f"corrected needs the audited frame, of pandas, polars or Arrow. Got {kind}.") from None
     if len(table) != described["rows"]:
         raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
     columns, names = described["columns"], described["annotators"]
@@ -93,7 +107,7 @@ def _corrected_column(values: Any, lines: pa.Table) -> Any:
     of_text = dict(zip(recorded.tolist(), rows.tolist(), strict=True))  # a row that has the label
     unknown = sorted({str(text) for text in corrected[changed]} - {str(text) for text in of_text})
     if unknown:
-        raise ValueError(f"The label column holds no {unknown[0]!r}, to which labels would be corrected.")
+        raise ValueError(f"Labels would be corrected to {unknown[0]!r}, which the label column does not hold.")
     known = {text: values[row] for text, row in of_text.items()}
     if values.dtype not in (nw.Categorical, nw.Enum):  # of several spellings, the one that stands for the class
         known = {text: text if isinstance(value, str) else value for text, value in known.items()}
@@ -139,7 +153,7 @@ class TableAudit(ShortRepr):
 
     @property
     def issues(self) -> Any:
-        """The labels to check, the surest first; of a large table a pyarrow.dataset.Dataset over issues.parquet."""
+        """The labels to check, most likely errors first; of a large table a Dataset over issues.parquet."""
         if isinstance(self.labels, pa.Table):
             return rank_issues(self.labels)
         assert self.folder is not None
@@ -226,7 +240,7 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
     if options.folder is not None:
         check_folder(options.folder)
     elif options.resume:
-        raise ValueError("resume goes on with an audit into a folder. Name that folder with out.")
+        raise ValueError("resume continues an audit that writes to a folder. Name that folder with out.")
     with (
         unfinished_work(options.checkpoint, options.folder, options.resume) as kept,
         show_stages(options.verbose) as stages,
@@ -238,7 +252,9 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
         try:
             return _audit(table, read(table, source, options, kept, stages), kept, stages, baseline)
         except UnreadableFileError as error:
-            raise ValueError(f"{error} What was done is kept: the same audit with resume (--resume) goes on.") from None
+            raise ValueError(
+                f"{error} Finished work is kept: the same audit with resume (--resume) continues."
+            ) from None
 
 
 class Study(NamedTuple):
@@ -313,8 +329,8 @@ def _moved(read: AuditInput) -> AuditInput:
 def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
     if options.checkpoint is None:
         raise ValueError(
-            f"A table of {files.n_rows:,} rows is read in parts, and its results are written to a folder. Name it with "
-            "out."
+            f"A table of {files.n_rows:,} rows is read in parts, so its results must be written to a folder. Name one "
+            "with out."
         )
     stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
     kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)

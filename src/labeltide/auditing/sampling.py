@@ -27,7 +27,7 @@ from labeltide.auditing.reading import (
     say_blank,
     without_features,
 )
-from labeltide.auditing.stages import Stages
+from labeltide.auditing.resume import Stages
 from labeltide.auditing.survey import (
     ROW,
     Chunk,
@@ -41,10 +41,9 @@ from labeltide.auditing.survey import (
     select_windows,
     time_numbers,
 )
-from labeltide.tables.columns import Steps, code_values
+from labeltide.tables.columns import Steps, code_values, load_table, open_table, whole
 from labeltide.tables.features import Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet
-from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
 from labeltide.tables.tidy import TableCounts, Tidying, choose_tidying, describe_overview, name_files
@@ -146,8 +145,8 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> np.n
     held = np.unique(np.concatenate([chosen, *missing]))
     if held["is_labelled"].sum() < 2:
         raise UnanswerableError(
-            "An audit judges one stretch of labels by others, so it needs labels in at least two sequences or windows. "
-            "Name a shorter window (--window STEPS), or give more data."
+            "An audit judges each stretch of labels by the others, so it needs labels in at least two sequences or "
+            "windows. Choose a shorter window (--window STEPS), or provide more data."
         )
     return _in_order(layout, held)
 
@@ -281,9 +280,9 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
     if not 0 < usual < np.inf:
         return None, []
     return usual, [
-        f"Times between steps differ too much for gaps to be counted in parts. The usual step, "
-        f"{written_length(usual, is_dated)}, comes from the windows learned from: the longer the gap, the less "
-        "the labels before it say of those after."
+        f"Steps are too irregular to count gaps over all parts of the table. The usual step, "
+        f"{written_length(usual, is_dated)}, is that of the training windows: the longer a gap, the less the labels "
+        "before it tell about those after it."
     ]
 
 

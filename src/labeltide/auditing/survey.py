@@ -22,10 +22,9 @@ from labeltide.auditing.apply import DecidedLabels, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.reading import AuditInput, audit_window
-from labeltide.tables.columns import code_values, read_recorded
+from labeltide.tables.columns import code_values, is_number, is_text, load_table, open_table, read_recorded, whole
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_batches, open_files
-from labeltide.tables.intake import is_number, is_text, load_table, open_table, whole
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import (
     MAX_ANNOTATORS,
@@ -110,7 +109,7 @@ def open_layout(
         except UnsortedError:
             write_atomically(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
     if found is None:
-        said.append("The rows were not in the order of sequences and times and were sorted on disk.")
+        said.append("The rows were not ordered by sequence and time, so they were sorted on disk.")
         stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
     window = audit_window(found.counts) if window is None else min(window, int(found.counts.max()))
@@ -395,14 +394,14 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
         before = np.append(times[:1] if state.time is None else np.asarray([state.time], times.dtype), times[:-1])
         late = np.flatnonzero((times < before) & ~starts)
         if len(late):
-            raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
+            raise UnsortedError(f"Times must increase within a sequence. They decrease in row {first + late[0]}.")
         new_step = starts | (times != before)
         key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
         order = np.argsort(key, kind="stable")
         again = order[1:][key[order][1:] == key[order][:-1]]
         if len(again):
             raise ValueError(
-                f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
+                f"Each combination of sequence, time and annotator may occur only once. An earlier one is repeated in "
                 f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
             )
         with np.errstate(invalid="ignore"):

@@ -16,7 +16,7 @@ from labeltide.auditing.findings import PartTotals, Totals, as_texts
 from labeltide.auditing.judging import QUALITY, SUPPORT, Flags, JudgeJob, Reasons, kinds_of, work_ahead
 from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABEL_COLUMNS, LABELS, MAX_IN_CSV, ROW_GROUP
 from labeltide.inference.audit import KINDS, RUN
-from labeltide.tables.frames import with_verdicts, write_safe_csv
+from labeltide.tables.columns import with_verdicts, write_safe_csv
 
 BUCKET = 400_000  # flagged labels that are sorted at once
 

@@ -18,8 +18,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, same_data
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import ChainData, ChainParameters, expect, same_data
 
 # docs/decisions/028-likeliest-true-label.md
 FIRST_ITERATIONS, MORE_ITERATIONS = 20, 5  # by hand: of EM from the votes, and from another form of the model

@@ -11,7 +11,7 @@ from pyarrow import csv, parquet
 
 from labeltide._files import write_atomically
 from labeltide._validation import check_number
-from labeltide.tables.frames import guarded
+from labeltide.tables.columns import guarded
 
 ACTIVITIES = ("exercise", "rest", "sit", "walk")
 ANNOTATORS = ("Ada", "Ben")

@@ -34,7 +34,7 @@ from labeltide.estimators.scoring import refuse_scorers_by_name
 from labeltide.models.base import SequenceModel
 
 if TYPE_CHECKING:  # what an audit needs is loaded by the first audit
-    from labeltide.chain.data import Chain
+    from labeltide.chain.passes import Chain
     from labeltide.estimators.cross_fit import TrainingRows
     from labeltide.inference.audit import LabelAudit, Recorded
 
@@ -324,7 +324,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         With `min_confidence`, labels whose suggestion has at least this probability are replaced instead. Labels in a
         pandas frame, one row for each sequence, come back in a frame with the same index and columns.
         """
-        from labeltide.tables.frames import like_given
+        from labeltide.tables.columns import like_given
 
         codes = self.audit(X, y, clock, lengths, groups=groups, gaps=gaps).corrected(min_confidence)
         recorded = _validation.as_labels(y)

@@ -12,18 +12,18 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import Period, check_clocks, check_gaps, check_period
-from labeltide.chain.data import (
+from labeltide.chain.em import label_chain
+from labeltide.chain.passes import (
     INFERENCE_STEPS,
     TEST_STEPS,
     ChainData,
     ChainParameters,
     draw_rows,
+    posteriors,
     same_data,
     thin_evidence,
     thin_for_tests,
 )
-from labeltide.chain.em import label_chain
-from labeltide.chain.passes import posteriors
 from labeltide.data.clusters import deal_units, encode_clusters, splitting_units
 from labeltide.estimators.fleet import _encode_trusted, _find_grid, as_array, find_moments, find_seed
 from labeltide.estimators.tide import Inferred, chain_data, find_posterior, make_folds

@@ -18,10 +18,16 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import Cells, Period, one_period
 from labeltide._fleet import stack
-from labeltide.chain.data import Chain, ChainData, ChainParameters, Members, TrainingEvidence, informedness
-from labeltide.chain.em import flat_chain, join_evidence, label_chain
-from labeltide.chain.passes import posteriors
-from labeltide.chain.select import choose_noise
+from labeltide.chain.em import choose_noise, flat_chain, join_evidence, label_chain
+from labeltide.chain.passes import (
+    Chain,
+    ChainData,
+    ChainParameters,
+    Members,
+    TrainingEvidence,
+    informedness,
+    posteriors,
+)
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.cross_fit import (
@@ -45,7 +51,6 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise
-from labeltide.inference.serialization import read_findings, write_findings
 from labeltide.inference.shifts import find_own_shifts, move_labels
 from labeltide.inference.temporality import (
     PartTemporality,
@@ -54,6 +59,8 @@ from labeltide.inference.temporality import (
     judge_clocks,
     judge_presence,
     judge_temporality,
+    read_findings,
+    write_findings,
 )
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.models.base import SequenceModel
@@ -547,7 +554,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
 
     Attributes
     ----------
-    chain_ : labeltide.chain.data.Chain
+    chain_ : labeltide.chain.passes.Chain
         The fitted hidden Markov model: start, transition matrix A, power k of the evidence, and bursts.
     families_ : dict of str to float
         The weight of each family of Q(t), by cross-validated likelihood.

@@ -34,8 +34,7 @@ from labeltide.chain.annotators import (
     vote_prior,
     vote_shares,
 )
-from labeltide.chain.data import Chain, ChainData, ChainParameters, same_data
-from labeltide.chain.passes import posteriors
+from labeltide.chain.passes import Chain, ChainData, ChainParameters, posteriors, same_data
 from labeltide.data.clusters import spread_labels
 from labeltide.inference.conclusion import explain, find_support
 from labeltide.inference.display import LabelAuditDisplay, check_names

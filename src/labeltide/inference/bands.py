@@ -20,10 +20,9 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from torch import Tensor
 
-from labeltide.chain.data import ChainData, ChainParameters, TrainingEvidence, same_data
 from labeltide.chain.em import fit_chains, power_log_prior, power_unit
 from labeltide.chain.families import Coefficients, Families, Family, families_of
-from labeltide.chain.passes import expect
+from labeltide.chain.passes import ChainData, ChainParameters, TrainingEvidence, expect, same_data
 from labeltide.inference.audit import false_alarm_curve, profile_weights
 from labeltide.inference.bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise, chosen_family, coarsen, pool
 from labeltide.inference.conclusion import SURE

@@ -16,8 +16,14 @@ from torch import Tensor
 
 from labeltide._clock import Period, one_period
 from labeltide._workers import Workers, current_workers
-from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, cat_parameters, same_data
-from labeltide.chain.em import POOLING, POOLING_STRENGTHS, FittedChains, fit_chains
+from labeltide.chain.em import (
+    OTHER_SMOOTHNESS,
+    POOLING,
+    POOLING_STRENGTHS,
+    SHARING_SMOOTHNESS,
+    FittedChains,
+    fit_chains,
+)
 from labeltide.chain.families import (
     SMOOTH_SHAPES,
     Coefficients,
@@ -29,8 +35,16 @@ from labeltide.chain.families import (
     family,
     pooled,
 )
-from labeltide.chain.passes import expect, kept_error_rate
-from labeltide.chain.select import OTHER_SMOOTHNESS, SHARING_SMOOTHNESS
+from labeltide.chain.passes import (
+    ChainData,
+    ChainParameters,
+    Members,
+    TrainingEvidence,
+    cat_parameters,
+    expect,
+    kept_error_rate,
+    same_data,
+)
 
 MAX_DESIGN_NUMBERS = 2**25  # numbers that one Newton step for Q holds: weighted designs of all members of a part
 REFIT_ITERATIONS = 14  # by hand: of EM from the fitted chain (docs/decisions/015-tests-of-change.md)

@@ -15,10 +15,17 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom, f_oneway, norm
 from scipy.stats import t as student
 
-from labeltide.chain.data import ChainData, Expected, Members, TrainingEvidence, same_data
 from labeltide.chain.em import POOLING
 from labeltide.chain.families import constant_shape, family
-from labeltide.chain.passes import expect, predictive_log_likelihood
+from labeltide.chain.passes import (
+    ChainData,
+    Expected,
+    Members,
+    TrainingEvidence,
+    expect,
+    predictive_log_likelihood,
+    same_data,
+)
 from labeltide.data.clusters import deal_units
 from labeltide.inference.annotators import cohen_kappas
 from labeltide.inference.bands import logit
@@ -143,10 +150,10 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     p_value = binom.cdf(np.floor(share * runs), runs.clip(1), max(least, 0.0))
     low = int((judged & (share < least) & (p_value * count < SUPPORT_P_VALUE)).sum())
     if not low:
-        sentence, advice = "No recording has labels that do not fit its signals.", "Nothing to do."
+        sentence, advice = "In every recording, the labels fit the signals.", "Nothing to do."
     else:
         sentence = f"In {low} of {count} recordings, labels and signals do not fit together as they do in the others."
-        advice = "Look at these recordings: labels of another one, a broken sensor or another rule of labelling."
+        advice = "Check these recordings for labels of another one, a broken sensor or other labelling rules."
     return (*checks, Diagnostic("recordings", bool(low), sentence, advice))
 
 
@@ -155,8 +162,8 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
     kept = training.parameters.bursts
     share = 0.0 if kept is None else float(kept[0])
     sound = "Mistakes are isolated; they do not come in runs."
-    doubt = f"Mistakes come in runs: {100 * share:.0f} % of labels repeat what went right or wrong just before."
-    advice = "Runs without support from the features may be taken for the truth. Check some flagged stretches whole."
+    doubt = f"Mistakes come in runs: {100 * share:.0f} % of labels are right or wrong as the one before was."
+    advice = "Runs without support from the features may be taken for the truth. Check whole stretches around flags."
     return _judge("bursts", share > BURSTS_WARNING, sound, doubt, advice)
 
 
@@ -166,10 +173,10 @@ def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: lis
     index = int(np.argmax([contrast.change for contrast in contrasts]))
     contrast = contrasts[index]
     bad = contrast.change > MAX_BALANCE_CHANGE and contrast.z > CHANCE_Z
-    moved = f"The share of true {class_names[index]!r} moves by {100 * contrast.change:.0f} points over the clock"
+    moved = f"The share of true {class_names[index]!r} changes by {100 * contrast.change:.0f} points over the clock"
     doubt = f"{moved}: largest at {_span(contrast.highest)}, smallest at {_span(contrast.lowest)}."
     advice = "Part of a changing error rate may be the changing mix of classes. Compare error rates class by class."
-    return _judge("class_balance", bad, f"{moved}, which is little or chance.", doubt, advice)
+    return _judge("class_balance", bad, f"{moved}, which is small or due to chance.", doubt, advice)
 
 
 def check_drift(training: TrainingEvidence) -> Diagnostic:
@@ -183,10 +190,10 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     contrast = largest_contrast(training, margin, skip_first=data.points is None)
     size = contrast.change / max(float(margin[data.mask.numpy()].std()), 1e-9)
     bad = size > MAX_MARGIN_CHANGE and contrast.z > CHANCE_Z
-    moved = f"How clearly the networks tell classes apart moves by {size:.1f} standard deviations over the clock"
+    moved = f"How clearly the networks distinguish classes changes by {size:.1f} standard deviations over the clock"
     doubt = f"{moved}: clearest at {_span(contrast.highest)}, least clear at {_span(contrast.lowest)}."
-    advice = "The features may drift with the clock, which can be taken for changing noise. Add the clock to them."
-    return _judge("drift", bad, f"{moved}, which is little or chance.", doubt, advice)
+    advice = "The features may drift with the clock, which can look like changing noise. Add the clock to them."
+    return _judge("drift", bad, f"{moved}, which is small or due to chance.", doubt, advice)
 
 
 def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) -> Diagnostic:
@@ -200,7 +207,7 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
     amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
     doubt = f"True {class_names[index]!r} has {amount} at {_span(shown[part])}."
-    advice = "Read that part of its curve only together with its band."
+    advice = "Interpret that part of its curve only together with its band."
     return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
 
 
@@ -227,12 +234,12 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
     wrong = 1 - np.trace(labels, axis1=1, axis2=2) / labels.sum((1, 2)).clip(1e-12)
     rates = np.split(wrong, np.cumsum(counts)[:-1])
     fold_rates = np.array([of_fold.mean() for of_fold in rates])
-    summary = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
+    summary = f"estimates range from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % wrong labels"
     if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
         sentence = f"The networks of the folds are far apart: {summary}."
-        return Diagnostic("members", True, sentence, "The share rests on too little. Give more sequences or labels.")
+        return Diagnostic("members", True, sentence, "The data are too few. Give more sequences or labels.")
     if max(counts) == 1:
-        sentence = f"Every fold holds one person or recording, and its network may differ for that alone: {summary}."
+        sentence = f"Every fold holds one person or recording, so its network may differ by chance: {summary}."
         return Diagnostic("members", False, sentence)
     p_value = float(f_oneway(*map(logit, rates)).pvalue) if len(counts) > 1 else 1.0
     bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
@@ -261,12 +268,12 @@ def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     expected = leave_one_out(*simulate_members(data, chain, DEPENDENCE_DRAWS, 0, several.float()))
     bad = bool(observed < expected.mean() - DEPENDENCE_Z * expected.std(ddof=1))
     count = int((data.labels[0] >= 0)[several[0]].sum())
-    sentence = "From the labels of the others, what an annotator recorded has a probability of "
-    sentence += f"{np.exp(observed / count):.2f} (geometric mean); if they erred independently, "
+    sentence = "Given the labels of the others, the label that an annotator recorded has probability "
+    sentence += f"{np.exp(observed / count):.2f} (geometric mean); with independent errors it would have "
     sentence += f"{np.exp(expected.mean() / count):.2f}"
     doubt = f"{sentence}. They err together, or steps lie between classes."
-    advice = "What is taken for the truth is then what they see in common. Give a few trusted labels."
-    return (_judge("together", bad, f"{sentence}, which chance explains.", doubt, advice),)
+    advice = "Mistakes that they share are then taken for the truth. Give a few trusted labels."
+    return (_judge("together", bad, f"{sentence}; chance explains the difference.", doubt, advice),)
 
 
 def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first: bool = False) -> ClockContrast:
@@ -345,8 +352,8 @@ def check_information(training: TrainingEvidence, expected: Expected) -> Diagnos
         n_parameters = 2 * classes * (classes - 1) + classes
         t = float((gains.sum() - n_parameters) / np.sqrt(len(gains) * gains.var(ddof=1)).clip(1e-9))
     bad = t < MIN_GAIN_T and not is_trusted(training.data)
-    sound = "Features or neighbouring labels say more about the labels than their frequencies do."
-    doubt = "Neither features nor neighbouring labels say clearly more about the labels than their frequencies do."
+    sound = "Features or neighbouring labels predict the labels better than class frequencies do."
+    doubt = "Neither features nor neighbouring labels predict the labels clearly better than class frequencies do."
     return _judge("information", bad, sound, doubt, "Give better features or some trusted labels.", denies=True)
 
 
@@ -378,7 +385,7 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     bad = bool(edge) and not is_trusted(training.data)
     summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
     sound = f"{summary}, the least of all classes."
-    doubt = f"{summary}. Nothing is known unless each class is right more often than not, and this is at its edge."
+    doubt = f"{summary}. The audit assumes that each class is right more often than not, which may not hold here."
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
 
 
@@ -390,10 +397,10 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
     bad = large and gain > MIN_CLOCK_SHARE * (by_networks - most_common) and not is_trusted(training.data)
     summary = f"The clock alone predicts {100 * by_clock:.0f} % of the labels of other sequences"
     doubt = (
-        f"{summary}, features {100 * by_networks:.0f} %: classes come at fixed moments, as in a protocol. A class that "
-        "is hard to see cannot be distinguished from one that is mislabelled."
+        f"{summary}, features {100 * by_networks:.0f} %: classes occur at fixed moments, as in a protocol. A class "
+        "that is hard to see cannot be distinguished from one that is mislabelled."
     )
-    advice = "Give some trusted labels, or sequences in which the classes come in another order."
+    advice = "Give some trusted labels, or sequences in which the classes occur in another order."
     return _judge("confounding", bad, f"{summary}.", doubt, advice, denies=True)
 
 

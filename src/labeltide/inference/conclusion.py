@@ -85,9 +85,9 @@ def _conclude_change(test: Mapping[str, Any], noise: Finding) -> Finding:
         few = test.get("method") == "none"
         return Finding(CANNOT_BE_TOLD, "Too few people or recordings." if few else "The test could not be made.")
     if noise.answer == NOT_SHOWN:
-        return Finding(NOT_SHOWN, "No noise is shown that could change.")
+        return Finding(NOT_SHOWN, "There is no evidence of noise, so a change cannot be shown either.")
     if p_value >= SURE:
-        return Finding(NOT_SHOWN, "An error rate that does not change explains these labels as well.")
+        return Finding(NOT_SHOWN, "A constant error rate explains these labels equally well.")
     return Finding(SHOWN)
 
 
@@ -128,7 +128,7 @@ class Diagnostic:
 
 # Explanations of flagged labels: neighbours, other annotators and features that support another label, in words.
 
-NO_OTHER_LIKELIER = "no other label is likelier than the recorded one, but it is worth a look"
+NO_OTHER_LIKELIER = "no other label is more likely than the recorded one, but it is worth checking"
 NEIGHBOUR_STEPS = 5  # steps on either side of a label whose labels are its neighbours
 
 
@@ -194,7 +194,7 @@ def _sentence(names: Sequence[str], label: Support) -> str:
         supporters.append(f"the signal ({100 * label.signal_probability:.0f} %)")
     share = f"at this time {100 * label.wrong:.0f} % of labels are wrong"
     if not supporters:
-        return f"recorded {was}, but {other} is more likely from all around it; {share}"
+        return f"recorded {was}, but {other} is more likely given everything around it; {share}"
     says = "say" if neighbours or len(supporters) > 1 or label.others > 1 else "says"
     *first, last = supporters
     together = f"{', '.join(first)} and {last}" if first else last

@@ -16,7 +16,7 @@ from scipy.stats import beta
 from labeltide import _validation
 from labeltide._display import ShortRepr, draw, p_value, panel, percent, points, sentence, table
 from labeltide._files import import_extra
-from labeltide.tables.frames import as_frame
+from labeltide.tables.columns import as_frame
 
 MAX_ISSUES = 8  # labels to check that are listed
 MAX_PARTS = 12  # classes or annotators that are listed
@@ -200,7 +200,7 @@ class TemporalityDisplay(ShortRepr):
 
     def _repr_html_(self: Any) -> str:
         """All tests with their effect sizes."""
-        title = "Whether the noise changes over the clock cannot be told"
+        title = "Whether the noise changes over the clock cannot be determined"
         if np.isfinite(self.p_value):
             verb = "changes" if self.p_value < 0.05 else "was not shown to change"
             title = f"The noise {verb} over the clock"
@@ -212,8 +212,8 @@ class TemporalityDisplay(ShortRepr):
                 rows.append([name, p_value(test.p_value), *map(points, change[:3]), *at])
         heads = ["of", "p-value", "change", "from", "to", "worst at", "best at"]
         units = f"Test by {self.method}" + (f", {self.n_units} units." if self.n_units else ".")
-        others = f"No label is wrong: p {p_value(self.is_noisy_p)}. "
-        others += f"Classes have the same noise: p {p_value(self.classes_differ_p)}."
+        others = f"Test of no wrong labels: p {p_value(self.is_noisy_p)}. "
+        others += f"Test of equal noise in all classes: p {p_value(self.classes_differ_p)}."
         more = _not_listed(max(len(self.per_class), len(self.per_annotator)))
         return panel(title, table(heads, rows), more, sentence(units), sentence(others))
 

@@ -339,7 +339,9 @@ def read_review(
     probabilities = wrong_probabilities(source)
     _check_same_labels(sample, probabilities.shape)
     if np.isnan(probabilities.ravel()[sample.items]).any():
-        raise ValueError("Every label of the sample must have a probability. Some are NaN: was the audit another one?")
+        raise ValueError(
+            "Every label of the sample must have a probability. Some are NaN: was it drawn from this audit?"
+        )
     codes = None  # the cluster of each label
     if clusters is not None:
         of_row = encode_clusters(clusters, probabilities.shape[0])

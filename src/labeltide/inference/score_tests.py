@@ -19,9 +19,8 @@ import numpy as np
 import torch
 
 from labeltide._clock import cells_of, one_period
-from labeltide.chain.data import ChainData, ChainParameters, Members, TrainingEvidence, same_data
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
-from labeltide.chain.passes import posteriors
+from labeltide.chain.passes import ChainData, ChainParameters, Members, TrainingEvidence, posteriors, same_data
 from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, ChangeTest, likelihood_ratio_test, p_value, refit
 
 # docs/decisions/015-tests-of-change.md

@@ -24,7 +24,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from labeltide import _validation
 from labeltide._display import ShortRepr, p_value, panel, sentence, table
-from labeltide.tables.frames import as_frame
+from labeltide.tables.columns import as_frame
 
 CONTEXT = 1  # steps on either side that join a step's features
 MAX_FEATURES = 32  # principal components, where there are more features

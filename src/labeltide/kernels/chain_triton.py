@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from labeltide.kernels.chain import ChainInputs, Expected, as_floats
+from labeltide.kernels.compiled import ChainInputs, Expected, as_floats
 
 MAX_TRITON_CLASSES = 16  # the matrices of a row must fit into registers
 ENTRIES_PER_THREAD = 64  # of a (rows, from, to) tensor, at most

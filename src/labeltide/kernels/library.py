@@ -18,13 +18,18 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
+
+KERNELS = ("gru", "network", "objective", "adam", "chain")  # implemented in C, each in the file of its name
+TRITON_KERNELS = ("gru", "chain")
+Backend = Literal["c", "triton", "torch"]
 
 ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
@@ -292,3 +297,13 @@ def _mkl_local() -> Callable[[int], int]:
         if function is not None:
             return function
     return lambda threads: 0  # a torch without MKL
+
+
+def choose(kernel: str, device: torch.device) -> Backend:
+    """The backend of a kernel on a device; the environment variable LABELTIDE_KERNELS overrides the choice."""
+    if device.type == "cpu":
+        loaded = active()
+        return "c" if loaded is not None and loaded.offers(kernel) else "torch"
+    if device.type == "cuda" and kernel in TRITON_KERNELS and requested() != "torch" and find_spec("triton"):
+        return "triton"
+    return "torch"

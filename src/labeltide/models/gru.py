@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 
 from labeltide._fleet import FleetModule, MemberLinear, uniform_
 from labeltide.kernels import choose
-from labeltide.kernels import gru as kernel
+from labeltide.kernels import compiled as kernel
 from labeltide.models.base import SequenceModel
 
 
@@ -49,7 +49,7 @@ class GRUModel(SequenceModel):
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         parameters = self.fused_parameters()
-        if parameters is not None and kernel.usable(features, *parameters):
+        if parameters is not None and kernel.gru_usable(features, *parameters):
             return kernel.fused_gru(features, *parameters)
         hidden = self.forwards(features)
         if self.backwards is not None:
@@ -69,7 +69,7 @@ class GRUModel(SequenceModel):
     def advance(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         layer, parameters = self.forwards, (*self.forwards.parameters(), *self.head.parameters())
         steps = features.expand(self.members, -1, -1)
-        if kernel.usable(steps[:, :, None], *parameters):
+        if kernel.gru_usable(steps[:, :, None], *parameters):
             state = state.clone()  # updated in place
             return kernel.fused_advance(steps[:, :, None].contiguous(), state, *parameters)[:, :, 0], state
         hidden = 2 * state.shape[-1]  # columns of the reset and update gates
@@ -141,7 +141,7 @@ class GRULayer(FleetModule):
 
                 if gru_triton.usable(features, *parameters):
                     return gru_triton.triton_gru(features, *parameters)
-            elif kernel.usable(features, *parameters):
+            elif kernel.gru_usable(features, *parameters):
                 return kernel.fused_gru(features, *parameters)
         by_step = features.permute(2, 0, 1, 3)  # (steps, members, batch, inputs)
         gates = torch.matmul(by_step, self.weight_input) + self.bias_input  # (steps, members, batch, 3 * hidden)

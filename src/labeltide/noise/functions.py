@@ -18,7 +18,7 @@ from torch import Generator, Tensor, nn
 from labeltide import _validation
 from labeltide._clock import check_period
 from labeltide._fleet import FleetModule, MemberLinear
-from labeltide.kernels import step as kernel
+from labeltide.kernels import compiled as kernel
 
 
 class NoiseFunction(FleetModule):
@@ -326,7 +326,7 @@ class NetworkNoise(LearnedNoise):
 
     def forward(self, clock: Tensor) -> Tensor:
         plan = self.plan(clock)
-        if kernel.usable(*plan):
+        if kernel.network_usable(*plan):
             matrices = kernel.fused_network(*plan)
         else:
             networks = self.members * self.annotators

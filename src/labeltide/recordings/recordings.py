@@ -30,8 +30,8 @@ from labeltide.recordings.epoch_features import (
 from labeltide.recordings.spans.delimited import is_boris, is_spans
 from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, is_raw, read_spans
 from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
+from labeltide.tables.columns import is_number, load_table, open_table
 from labeltide.tables.files import read_as_written
-from labeltide.tables.intake import is_number, load_table, open_table
 from labeltide.tables.roles import DERIVED, Request
 from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, UNRECORDED, means, quoted, unique_texts
 

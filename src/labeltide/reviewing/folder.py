@@ -17,9 +17,8 @@ from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.decisions import audit_identity, file_digest
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import AUDIT, LABELS, read_labels
-from labeltide.tables.columns import code_values
+from labeltide.tables.columns import code_values, is_number
 from labeltide.tables.files import open_file
-from labeltide.tables.intake import is_number
 
 OTHER_AUDIT = (
     "The folder {!r} was audited anew while this review was open, so nothing was written. Stop the review, then "

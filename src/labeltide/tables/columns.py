@@ -1,18 +1,181 @@
-"""Columns as NumPy arrays: numbers, times, or codes into the distinct values (factorising)."""
+"""Columns of tables: loaded as Arrow arrays, turned into numbers or codes, grouped into steps, written for users."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import codecs
+import sys
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv, parquet
 
-from labeltide._validation import encode_labels, null_values
-from labeltide.tables.intake import Column, is_number, is_text, whole
+from labeltide._files import safe_texts
+from labeltide._validation import UnanswerableError, check_choice, encode_labels, listed, null_values
+from labeltide.tables.files import format_of, list_extensions, open_file, read_as_written
 from labeltide.tables.words import name_rows, quoted
+
+
+class OpenTable(NamedTuple):
+    """The names of the columns, and functions that load some of them; `written` gives those of CSV files as texts."""
+
+    names: list[str]
+    load: Callable[[list[str]], nw.DataFrame]
+    written: Callable[[list[str]], pa.Table] | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: an Arrow array, or Python objects where Arrow has no type for them.
+
+    Attributes
+    ----------
+    array : Arrow array without dictionary encoding, or None where the column holds Python objects
+    kind : the name of its type, for sentences
+    to_list : gives the values as Python objects
+    """
+
+    name: str
+    array: pa.Array | None
+    kind: str
+    to_list: Callable[[], list[Any]]
+
+    @classmethod
+    def of_series(cls, series: nw.Series) -> Column:
+        """A column of a data frame, without dictionary encoding."""
+        array = None
+        with suppress(pa.ArrowException, TypeError, OverflowError, NotImplementedError):
+            if series.dtype != nw.Object:
+                found = series.to_arrow()
+                found = found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+                array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return cls(series.name, array, str(series.dtype), series.to_list)
+
+    @classmethod
+    def of_array(cls, name: str, array: pa.Array | pa.ChunkedArray) -> Column:
+        """A column that is in Arrow already."""
+        joined = whole(array) if isinstance(array, pa.ChunkedArray) else array
+        kind = nw.from_native(pa.chunked_array([joined]), series_only=True).dtype
+        return cls(name, joined, str(kind), joined.to_pylist)
+
+
+def open_table(table: Any) -> OpenTable:
+    """Open a data frame or the path of a file; a table that is open stays as it is."""
+    if isinstance(table, OpenTable):
+        return table
+    if isinstance(table, str | Path):
+        path = Path(table)
+        found = format_of(path.name)
+        opened = open_table(open_file(path))
+        is_text_file = found is not None and found.in_parts == "csv"
+        return opened._replace(written=lambda names: read_as_written(path, names)) if is_text_file else opened
+    if isinstance(table, parquet.ParquetFile):
+        return OpenTable(table.schema_arrow.names, lambda names: nw.from_native(table.read(columns=names)))
+    try:
+        frame = nw.from_native(table).lazy()
+    except TypeError:
+        raise ValueError(
+            "table must be a data frame (pandas, polars, pyarrow or another that narwhals reads) or the path of a file "
+            f"that ends in {list_extensions()}. Got {type(table).__name__}."
+        ) from None
+    except ValueError:  # narwhals refuses repeated names, also of columns that nobody asked for
+        check_unique(getattr(table, "column_names", getattr(table, "columns", ())))
+        raise
+    return OpenTable(frame.collect_schema().names(), lambda names: frame.select(names).collect())
+
+
+def load_columns(table: OpenTable, names: list[str]) -> dict[str, Column]:
+    """Some columns by name, each with the values that it holds."""
+    frame = table.load(names)
+    if not len(frame):
+        raise UnanswerableError("The table must hold at least one row. Got none.")
+    return {name: Column.of_series(frame[name]) for name in frame.columns}
+
+
+def load_table(table: OpenTable, wanted: set[str] | None = None) -> pa.Table:
+    """The wanted columns, or all, as Arrow arrays of simple types in the table's own order.
+
+    Columns that have no such type become text.
+    """
+    odd = [name for name in table.names if not isinstance(name, str)]
+    if odd:
+        raise ValueError(f"Every column must be named by a text. Got {quoted(odd)}. Rename these columns.")
+    if any("\0" in name for name in table.names):  # Arrow's own interface would end a name there
+        raise ValueError("No name of a column may hold the character NUL. Rename such columns.")
+    check_unique(table.names)
+    if not table.names:
+        raise ValueError("The table must have columns. Got none.")
+    columns = load_columns(table, [name for name in table.names if wanted is None or name in wanted])
+    return pa.table({name: _simple_array(column) for name, column in columns.items()})
+
+
+def check_unique(names: Iterable[Hashable]) -> None:
+    """No two columns of one name."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(
+            f"Every column of a table must have its own name. Got {listed(repeated, 20)} more than once. "
+            "Rename or drop the repeats."
+        ) from None  # narwhals' own words for it
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column holds numbers; true and false are none."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def is_moment(kind: pa.DataType) -> bool:
+    """Whether a column holds dates, or dates with times."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def _simple_array(column: Column) -> pa.Array:
+    array = _from_objects(column.to_list()) if column.array is None else column.array
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    kind = array.type
+    if pa.types.is_run_end_encoded(kind):
+        return pc.run_end_decode(array)
+    if pa.types.is_float16(kind):
+        return array.cast(pa.float32())
+    if pa.types.is_decimal(kind):
+        return array.cast(pa.float64(), safe=False)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return _from_objects([None if value is None else str(value) for value in array.to_pylist()])
+    return array.cast(pa.large_string()) if kind == pa.string_view() else array
+
+
+def _from_objects(values: list[Any]) -> pa.Array:
+    """Python objects: of one kind where they are, else their texts."""
+    values = [None if value is None or (value != value) is not False else value for value in values]
+    try:
+        array = pa.array(values)
+        if not pa.types.is_nested(array.type):
+            return array
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeError):
+        pass
+    return pa.array([None if value is None else str(value).encode("utf-8", "replace").decode() for value in values])
+
+
+# Columns as NumPy arrays: numbers, times, or codes into the distinct values (factorising).
 
 
 def read_numbers(column: Column, role: str) -> np.ndarray:
@@ -259,3 +422,103 @@ def read_recorded(column: pa.ChunkedArray | pa.Array) -> FactorizedLabels:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])  # to which the code -1 points
     of_value, distinct = factorize_labels(Column.of_array("label", values))
     return FactorizedLabels(of_value[codes], distinct)
+
+
+# Tables for the user: pandas, polars or Arrow.
+
+KINDS = ("pandas", "polars", "pyarrow")
+
+
+def as_frame(table: pa.Table | dict[str, Any], kind: str = "pandas") -> Any:
+    """An Arrow table, or columns by name, as a frame of the kind asked for."""
+    check_choice("kind of frame", kind, KINDS)
+    arrow = table if isinstance(table, pa.Table) else pa.table(table)
+    if kind == "pyarrow":
+        return arrow
+    try:
+        if kind == "pandas":
+            return arrow.to_pandas()
+        import polars
+
+        return polars.from_arrow(arrow)
+    except ImportError:
+        raise ValueError(
+            f"to_frame({kind!r}) needs {kind}, which is not installed. Install it with: pip install {kind}. Without "
+            "it, to_frame('pyarrow') works."
+        ) from None
+
+
+def frame_index(given: Any) -> Any:
+    """The index of a pandas frame; None of anything else."""
+    pandas = sys.modules.get("pandas")
+    return given.index if pandas is not None and isinstance(given, pandas.DataFrame) else None
+
+
+def like_given(values: np.ndarray, given: Any) -> Any:
+    """Values as a pandas frame with the index and columns of the one given; as they are where it was none."""
+    index = frame_index(given)
+    return values if index is None else type(given)(values, index=index, columns=given.columns)
+
+
+def like_table(lines: pa.Table, given: Any) -> Any:
+    """A table with a column `row` in the kind of the frame given, in pandas with its index; else as Arrow."""
+    index = frame_index(given)
+    if index is not None:
+        frame = as_frame(lines, "pandas")
+        frame.index = index.take(lines["row"].to_numpy())
+        return frame
+    polars = sys.modules.get("polars")
+    is_polars = polars is not None and isinstance(given, polars.DataFrame)
+    return as_frame(lines, "polars") if is_polars else lines
+
+
+# CSV that spreadsheet programs show and never run.
+
+VERDICT = "verdict"  # the last column of issues.csv, in which people type
+
+
+def with_verdicts(issues: pa.Table) -> pa.Table:
+    """The issues with an empty column in which people type what is right."""
+    return issues.append_column(VERDICT, pa.nulls(len(issues), pa.string()))
+
+
+def write_safe_csv(table: pa.Table, path: Path) -> None:
+    """Write a table as CSV in which no text starts a formula; numbers stay numbers.
+
+    It starts with a byte-order mark, as the page's downloads do: without one Excel reads UTF-8 as something else.
+    """
+    with closing(SafeCsvWriter(path, table.schema)) as writer:
+        writer.write_table(table)
+
+
+def guarded(table: pa.Table) -> pa.Table:
+    """The table with safe texts and titles; dictionary encoding and bytes become plain texts, which can be guarded."""
+    for index, field in enumerate(table.schema):
+        values = table.column(index)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+            texts = [None if value is None else value.decode("utf-8", "replace") for value in values.to_pylist()]
+            values = pa.chunked_array([pa.array(texts, pa.string())])
+        table = table.set_column(index, field.name, safe_texts(values) if is_text(values.type) else values)
+    return table.rename_columns(safe_texts(pa.array(table.column_names, pa.string())).to_pylist())
+
+
+class SafeCsvWriter:
+    """Writes a table part by part as `write_safe_csv` writes a whole one."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._file = path.open("wb")
+        self._file.write(codecs.BOM_UTF8)
+        try:
+            self._writer = csv.CSVWriter(self._file, guarded(schema.empty_table()).schema)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(guarded(table))
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.close()

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import Steps
-from labeltide.tables.intake import is_number, is_text, whole
+from labeltide.tables.columns import Steps, is_number, is_text, whole
 from labeltide.tables.tidy import MAX_LEVELS, MIN_NUMBERS, NOTE, WHOLE, WholeColumns, count_numbers, text_numbers
-from labeltide.tables.words import name_rows, quoted, unique_texts
+from labeltide.tables.words import left_out, name_rows, quoted, unique_texts
 
 MAX_VALUE = 1e30  # what is larger is a gap: its square must fit a float64
 TAIL = 0.001  # share of values on either side that do not count as the usual range
@@ -273,7 +272,7 @@ def _sentences(
     encoders: list[Encoder], out: dict[str, list[str]], notes: dict[str, list[str]], is_drawn: bool
 ) -> list[str]:
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
-    messages = [f"I left {quoted(names)} out of the features: {why}." for why, names in out.items()]
+    messages = [left_out(names, why) for why, names in out.items()]
     if numbers:
         over = "windows learned from" if is_drawn else "whole table"
         messages.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from labeltide._validation import MAX_CLASSES
 from labeltide.tables import words
-from labeltide.tables.intake import check_unique, is_moment, is_number, is_text, whole
+from labeltide.tables.columns import check_unique, is_moment, is_number, is_text, whole
 from labeltide.tables.times import check_timezone, looks_written
 from labeltide.tables.words import quoted
 
@@ -166,7 +166,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
             f"same step. None was found. {guess.way_out('time')}"
         )
     if not time:
-        guess.messages.append("I found no column of times, so steps follow the order of the rows.")
+        guess.messages.append("No column of times was found, so steps follow the order of the rows.")
     features = named["features"] or (guess.features(label) if labelled else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
         nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
@@ -257,7 +257,7 @@ class _Guess:
             candidates = [name for name in ids if n_rows < 2 or pc.count_distinct(self.table[name]).as_py() < n_rows]
         candidates = candidates or [name for name in usable if words.ends_with(name, words.SEQUENCES)]
         if not candidates:
-            self.messages.append("I found no column that names sequences, so the whole table is one sequence.")
+            self.messages.append("No column that names sequences was found, so the whole table is one sequence.")
             return []
         finest = [name for name in candidates if all(self._is_within(name, other) for other in candidates)]
         if not finest:
@@ -313,7 +313,7 @@ class _Guess:
             kept = [name for name in kept if name not in out]
             self.left_out |= dict.fromkeys(out, why)
             if out:
-                self.messages.append(f"I left {quoted(out)} out of the features: {why}.")
+                self.messages.append(words.left_out(out, why))
         return kept
 
     def _looks_like(self, name: str, label: str) -> bool:

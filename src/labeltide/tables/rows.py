@@ -11,8 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide._validation import UnanswerableError, find_classes
-from labeltide.tables.columns import FactorizedLabels, RepeatedRowsError, Steps, find_steps, read_recorded
-from labeltide.tables.intake import Column, is_text, whole
+from labeltide.tables.columns import (
+    Column,
+    FactorizedLabels,
+    RepeatedRowsError,
+    Steps,
+    find_steps,
+    is_text,
+    read_recorded,
+    whole,
+)
 from labeltide.tables.roles import Reading, RoleColumns
 from labeltide.tables.times import Moments, read_moments
 from labeltide.tables.words import is_number_of_row, name_rows, quoted, unique_texts
@@ -93,7 +101,7 @@ def describe_trusted(count: int, name: str) -> str:
     """A sentence on labels known to be right; a column without any is refused."""
     if not count:
         raise ValueError(f"The trusted column {quoted([name])} must hold some labels. Every row is empty.")
-    return f"I trust {count} label{'s' if count > 1 else ''} in {quoted([name])}."
+    return f"Trusted: {count} label{'s' if count > 1 else ''} in {quoted([name])}."
 
 
 # The rows of an audited table: their steps, their times and their annotators.
@@ -268,7 +276,7 @@ def keep_rows(
         raise UnanswerableError("The table must hold at least one row with a sequence and a time. Got none.")
     left_out = {f"without {quoted([name])}": int(missing.sum()) for name, missing in empty.items()}
     left_out[f"that repeat{'s' if len(exact) == 1 else ''} an earlier one exactly"] = len(exact)
-    messages = [f"I left out {n:,} row{'s' if n != 1 else ''} {which}." for which, n in left_out.items() if n]
+    messages = [f"Left out: {n:,} row{'s' if n != 1 else ''} {which}." for which, n in left_out.items() if n]
     messages.append("Row numbers in the results are those of the table as it was given.")
     given = np.where(bad, -1, np.cumsum(~bad) - 1)
     return table.filter(pa.array(~bad)), given, tuple(messages)

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import drop_values
+from labeltide.tables.columns import drop_values, is_text, whole
 from labeltide.tables.files import NULLS, FileSet, csv_batches, number_type, read_names
-from labeltide.tables.intake import is_text, whole
 from labeltide.tables.roles import Labels, RoleColumns
 from labeltide.tables.words import UNRECORDED, quoted
 
@@ -450,24 +449,24 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
         found = frozenset(label for label in counts if str(label).strip() in names)
         known = {str(label).strip() for label in found} | NULLS  # in numbers of a CSV file these are missing already
         unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
-        messages = [f"I took {quoted(sorted(map(str, found)))} for missing labels."] if found else []
-        return found, messages + ([f"No label is {quoted(unknown)}, which missing names."] if unknown else [])
+        messages = [f"Read as missing labels: {quoted(sorted(map(str, found)))}."] if found else []
+        return found, messages + ([f"No label is {quoted(unknown)}, although missing names it."] if unknown else [])
     texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
     present = {label for label in counts if not isinstance(label, str) or label.strip()}
     way_out = "Pass missing (--missing) to decide it: the labels that are not recorded, or none."
     if texts and len(present - texts) >= 2:
         n_labels = sum(counts[label] for label in texts)
         which = quoted(sorted(map(str, texts)))
-        return frozenset(texts), [f"I took {which} for missing labels ({n_labels:,}). {way_out}"]
+        return frozenset(texts), [f"Read as missing labels: {which} ({n_labels:,}). {way_out}"]
     whole_labels = [label for label in present if type(label) is int]
     if -1 not in counts or len(whole_labels) < len(present):
         return frozenset(), []
     is_signed = min(whole_labels) < -1 or max(whole_labels) <= 1
     share = counts[-1] / counts.total()
     if len(present) > 2 and not is_signed and share < FREQUENT:
-        return frozenset({-1}), [f"I took -1 for missing labels ({counts[-1]:,}). {way_out}"]
+        return frozenset({-1}), [f"Read as missing labels: -1 ({counts[-1]:,}). {way_out}"]
     why = f": {share:.0%} of the labels are -1" if not is_signed else ""
-    return frozenset(), [f"I took -1 for a class{why}. {way_out}"]
+    return frozenset(), [f"Read as a class: -1{why}. {way_out}"]
 
 
 def drop_missing(
@@ -518,16 +517,16 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
             bare[_bare(text)] += counts[text]
         alike = len({_key(text) for text in texts}) == 1
         differ = (
-            "by their Unicode form" if len({normalize("NFC", text) for text in texts}) == 1 else "by capitals or blanks"
+            "in their Unicode form" if len({normalize("NFC", text) for text in texts}) == 1 else "in capitals or blanks"
         )
         best = max(sorted(bare), key=lambda text: (not alike and text.casefold().startswith(EDF_STAGE), bare[text]))
         others = sorted((text for text in texts if text != best), key=lambda text: (-counts[text], text))
         spelled |= dict.fromkeys(others, best)
         changed = sum(counts[text] for text in others)
         messages.append(
-            f"I took {quoted(others)} for {quoted([best])} ({changed:,} label{'s' if changed > 1 else ''}): they "
-            f"{f'differ {differ} alone' if alike else 'name one sleep stage'}. Rename them in the table "
-            "where they are two classes."
+            f"Read as {quoted([best])}: {quoted(others)} ({changed:,} label{'s' if changed > 1 else ''}): "
+            f"they {f'differ only {differ}' if alike else 'name the same sleep stage'}. Rename them in the table "
+            "if they are different classes."
         )
     totals: Counter[str] = Counter()
     for text, count in counts.items():
@@ -539,8 +538,8 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         best = similar[0]
         spelled |= {text: best for text in counts if spelled.get(text, text) == rare}
         messages.append(
-            f"I took {quoted([rare])} ({totals[rare]:,} label{'s' if totals[rare] > 1 else ''}) for a misspelling of "
-            f"{quoted([best])} ({totals[best]:,}). Name all classes with classes (--classes A,B) where they are two."
+            f"Read as a misspelling of {quoted([best])} ({totals[best]:,}): {quoted([rare])} ({totals[rare]:,} "
+            f"label{'s' if totals[rare] > 1 else ''}). Name all classes with classes (--classes A,B) if both exist."
         )
     return spelled, messages
 
@@ -626,7 +625,7 @@ def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str
     """
     read = [name for name, count in counts.items() if count.has_commas and not count.are_thousands]
     open_ = [name for name, count in counts.items() if count.has_commas and count.are_thousands]
-    messages = [f'I read {quoted(read)} as numbers with decimal commas: "3,14" is 3.14.'] if read else []
+    messages = [f'Read as numbers with decimal commas: {quoted(read)} ("3,14" is 3.14).'] if read else []
     if open_:
         example = counts[open_[0]].example
         messages.append(

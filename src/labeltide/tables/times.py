@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import Steps
-from labeltide.tables.intake import is_number, is_text
+from labeltide.tables.columns import Steps, is_number, is_text
 from labeltide.tables.words import quoted
 
 DAY = 86_400_000_000  # microseconds
@@ -144,7 +143,7 @@ def _parse(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | None, tup
         except pa.ArrowException:
             continue
         what = "numbers" if is_number(kind) else "moments"
-        return parsed, None, (f"I read the texts of {quoted([name])} as {what}.",)
+        return parsed, None, (f"The texts of {quoted([name])} are read as {what}.",)
     written = _read_written(name, array)
     if written is not None:
         return written
@@ -216,9 +215,9 @@ def _read_written(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | No
         return None
     messages = [message] if message else []
     if pc.any(pc.not_equal(part["half"], "")).as_py():
-        messages.append(f"I read AM and PM in {quoted([name])}: 1 PM is hour 13.")
+        messages.append(f"AM and PM are read in {quoted([name])}: 1 PM is hour 13.")
     if not messages:
-        messages.append(f"I read the texts of {quoted([name])} as moments.")
+        messages.append(f"The texts of {quoted([name])} are read as times.")
     local = np.full(len(array), np.datetime64("NaT", "us"))
     local[there] = days.astype("datetime64[us]") + times.astype("timedelta64[us]")
     if not pc.any(pc.not_equal(part["hour"], "")).as_py():
@@ -253,7 +252,7 @@ def _order_of_date(
     if lengths["third"].tolist() != [4] or lengths["first"].max() > 2:
         return None
     if pc.all(pc.equal(part["mark"], ".")).as_py():  # 30.03.2024: with dots the day always comes first
-        return (third, second, first), f"I read the texts of {quoted([name])} as moments with the day first."
+        return (third, second, first), f"The texts of {quoted([name])} are read as times with the day first."
     days, others = np.flatnonzero(first > 12), np.flatnonzero(second > 12)
     if len(days) and len(others):
         examples = quoted([texts[int(days[0])].as_py(), texts[int(others[0])].as_py()])
@@ -272,7 +271,7 @@ def _order_of_date(
         )
     day, month, which = (first, second, "day") if len(days) else (second, first, "month")
     example = texts[int(np.flatnonzero(day > 12)[0])].as_py()
-    message = f"I read the texts of {quoted([name])} as moments with the {which} first, because of {quoted([example])}."
+    message = f"The texts of {quoted([name])} are read as times with the {which} first, because of {quoted([example])}."
     return (third, month, day), message
 
 

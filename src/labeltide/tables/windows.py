@@ -13,15 +13,19 @@ import pyarrow as pa
 
 from labeltide._validation import check_clock, check_number, steps_mask
 from labeltide.tables.columns import (
+    Column,
     FactorizedLabels,
     Steps,
     factorize_labels,
     factorize_times,
     find_steps,
     group_rows,
+    is_moment,
+    load_columns,
+    open_table,
     read_numbers,
+    whole,
 )
-from labeltide.tables.intake import Column, is_moment, load_columns, open_table, whole
 from labeltide.tables.roles import ROLES, Labels, check_roles, columns_of_role
 from labeltide.tables.rows import common_classes
 from labeltide.tables.tidy import drop_missing, read_written_names

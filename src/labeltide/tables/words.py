@@ -18,6 +18,11 @@ def quoted(names: Sequence[object], most: int = 12) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def left_out(names: Sequence[object], why: str) -> str:
+    """Which columns are no features, as a sentence."""
+    return f"{quoted(names)} {'were' if len(names) > 1 else 'was'} left out of the features: {why}."
+
+
 def name_rows(rows: np.ndarray, most: int = 5) -> str:
     """Table rows by their number, counted from 0."""
     shown = ", ".join(str(row) for row in rows[:most])

@@ -1,9 +1,8 @@
 """The training loop of fleets: Adam, gradient clipping, early stopping and the augmented Lagrangian method."""
 
-from labeltide.training.checkpoint import Checkpoint, fingerprint
-from labeltide.training.data import FleetData, clock_grid, free_memory, reversal
 from labeltide.training.loop import History, OnEpochShare, epoch_bar, evaluate, stages_bar, train, watch_epochs
-from labeltide.training.state import AugmentedLagrangian, Schedule
+from labeltide.training.objective import FleetData, clock_grid, free_memory, reversal
+from labeltide.training.state import AugmentedLagrangian, Checkpoint, Schedule, fingerprint
 from labeltide.training.step import Fleet
 
 __all__ = [

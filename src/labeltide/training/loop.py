@@ -20,10 +20,8 @@ from torch import Tensor
 
 from labeltide._display import ShortRepr
 from labeltide.kernels.library import torch_on_one_thread
-from labeltide.training.checkpoint import Checkpoint
-from labeltide.training.data import FleetData
-from labeltide.training.objective import Objective
-from labeltide.training.state import Schedule, TrainingState, flatten_parameters
+from labeltide.training.objective import FleetData, Objective
+from labeltide.training.state import Checkpoint, Schedule, TrainingState, flatten_parameters
 from labeltide.training.step import Fleet, Running, TrainingStep
 
 logger = logging.getLogger("labeltide.training")

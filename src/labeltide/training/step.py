@@ -10,15 +10,11 @@ from typing import Generic, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from labeltide.kernels import choose, library
-from labeltide.kernels import gru as gru_kernel
-from labeltide.kernels import step as step_kernel
-from labeltide.kernels.gru import TILE_ROWS, GRUTask, SumTask
-from labeltide.kernels.step import ObjectiveTask
+from labeltide.kernels import choose, compiled, library
+from labeltide.kernels.compiled import TILE_ROWS, GRUTask, ObjectiveTask, SumTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
-from labeltide.training.data import Batch, FleetData
-from labeltide.training.objective import Multipliers, Objective, Scored, add_gradient
+from labeltide.training.objective import Batch, FleetData, Multipliers, Objective, Scored, add_gradient
 from labeltide.training.state import Schedule, TrainingState, flatten_parameters, join_flat, learned_parameters
 
 logger = logging.getLogger("labeltide.training")
@@ -308,7 +304,7 @@ def compiled_step(
         return None
     tables = (data.labels, data.mask, data.weights, data.grid, data.features)
     supported = (
-        gru_kernel.usable(data.features[None], *parameters)
+        compiled.gru_usable(data.features[None], *parameters)
         and choose("objective", data.features.device) == "c"
         and all(parameter.requires_grad for parameter in parameters)
         and all(table.is_contiguous() for table in tables)
@@ -336,7 +332,7 @@ class CompiledStep:
         self.network = None
         if type(noise) is NetworkNoise and all(parameter.requires_grad for parameter in noise.parameters()):
             plan = noise.plan(data.grid)
-            self.network = step_kernel.CompiledNetwork(*plan) if step_kernel.usable(*plan) else None
+            self.network = compiled.CompiledNetwork(*plan) if compiled.network_usable(*plan) else None
         self.fixed_matrices = None if noise is None or self.noise_parameters else noise(data.grid).detach().contiguous()
         self.labels = None if data.sets is not None or data.backwards else compiled_labels(data)  # None: gathered
         self.batch = 0
@@ -356,7 +352,7 @@ class CompiledStep:
         if multipliers is not None:
             task.linear, task.quadratic = multipliers.linear.data_ptr(), multipliers.quadratic.data_ptr()
         task.matrices = None if grid is None else grid.data_ptr()
-        library.run("labeltide_objective", task, step_kernel.count_items(task))
+        library.run("labeltide_objective", task, compiled.count_items(task))
         library.run("labeltide_gru_backward", self.gru_task, self.tiles)
         library.run("labeltide_sum", self.sum_task, self.data.members)
         if grid is not None and self.noise_parameters:
@@ -400,7 +396,7 @@ class CompiledStep:
         task = GRUTask(members, batch, steps, self.data.features.shape[2], self.parameters[4].shape[1], classes)
         for i, parameter in enumerate(self.parameters):
             task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
-        self.kept = torch.empty(self.tiles * gru_kernel.kept_size(task))
+        self.kept = torch.empty(self.tiles * compiled.kept_size(task))
         task.out, task.kept = self.logits.data_ptr(), self.kept.data_ptr()
         task.grad_out, task.gradients = self.grad_logits.data_ptr(), self.parts.data_ptr()
         self.gru_task = task

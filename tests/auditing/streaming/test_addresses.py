@@ -48,7 +48,7 @@ def test_an_audit_from_a_bucket_has_the_bytes_of_a_local_one_though_the_server_w
             return judge(*arguments)
 
         monkeypatch.setattr(judging, "judge_lines", judge_and_end)
-        with pytest.raises(ValueError, match=r"'lab/study.parquet' cannot be read.*with resume \(--resume\) goes on"):
+        with pytest.raises(ValueError, match=r"'lab/study.parquet' cannot be read.*with resume \(--resume\) continues"):
             run(address, tmp_path / "remote")
         assert list((tmp_path / ".remote-unfinished").glob("part-*"))
         server.ends_after = 10**9

@@ -180,7 +180,7 @@ def test_too_little_disk_is_said_before_anything_is_read(tmp_path, monkeypatch):
 
 
 def test_a_large_table_needs_a_folder(tmp_path):
-    with pytest.raises(ValueError, match="Name it with out"):
+    with pytest.raises(ValueError, match="Name one with out"):
         lt.audit(write(tmp_path / "study.parquet"))
 
 

@@ -19,7 +19,7 @@ from labeltide.tables.roles import RoleColumns
 from labeltide.tables.stream import RowStream
 from labeltide.tables.tidy import ColumnCount
 
-PARTS = ("The table is read in", "The rows were not in the order")  # sentences that only audits in parts say
+PARTS = ("The table is read in", "The rows were not ordered")  # sentences that only audits in parts say
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_decisions_in_parts_are_those_in_memory(tmp_path, monkeypatch, ending):
         "capitals or blanks",
         "decimal commas",
         "are blank",
-        "I trust",
+        "Trusted: ",
         "the time between two steps is longer",
         "'glitch' had too",
     ):
@@ -170,7 +170,7 @@ def test_bad_rows_are_left_out_in_parts_as_in_memory(tmp_path, monkeypatch):
     path = write(tmp_path, "parquet", again)
     memory, parts = both(path, tmp_path, monkeypatch, drop_bad_rows=True)
     assert decided(parts) == decided(memory)
-    assert any("I left out 4 rows that repeat an earlier one exactly" in sentence for sentence in decided(parts))
+    assert any("Left out: 4 rows that repeat an earlier one exactly" in sentence for sentence in decided(parts))
     assert parts.summary["table"]["rows"] == memory.summary["table"]["rows"] == len(again)
     assert_same_files(memory.folder, parts.folder)
     pulse = again["heart_rate"].to_pylist()
@@ -260,7 +260,7 @@ def test_a_column_that_varies_elsewhere_is_not_called_constant(tmp_path, monkeyp
 def test_times_that_differ_too_much_are_said_not_to_be_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(survey, "MAX_LENGTHS", 1)
     _, parts = both(write(tmp_path, "parquet"), tmp_path, monkeypatch)
-    assert any("too much for gaps to be counted in parts" in sentence for sentence in decided(parts))
+    assert any("too irregular to count gaps" in sentence for sentence in decided(parts))
 
 
 def test_the_usual_time_between_steps_is_the_median_of_all(tmp_path):

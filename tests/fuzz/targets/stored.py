@@ -17,9 +17,8 @@ from fuzz.targets.samples import reviewed_audit, saved_model
 from labeltide.auditing.resume import SETTINGS, Unfinished, read_evidence, write_evidence
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.storage import NO_DIGEST, seal
-from labeltide.training.checkpoint import Checkpoint, fingerprint
 from labeltide.training.loop import _resume
-from labeltide.training.state import TrainingState
+from labeltide.training.state import Checkpoint, TrainingState, fingerprint
 
 Parts = tuple[dict[str, Any], dict[str, torch.Tensor]]
 

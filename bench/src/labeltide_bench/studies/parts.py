@@ -11,9 +11,9 @@ import numpy as np
 from torch import Tensor
 
 from labeltide._clock import Period
-from labeltide.chain.data import ChainData, ChainParameters, Members
+from labeltide.chain.em import SHARING_SMOOTHNESS, NoiseMixture, try_families
 from labeltide.chain.families import family, spline_shape
-from labeltide.chain.select import SHARING_SMOOTHNESS, NoiseMixture, try_families
+from labeltide.chain.passes import ChainData, ChainParameters, Members
 from labeltide.estimators import cross_fit as cross_fitting
 from labeltide.estimators.fleet import FleetFit, train_all
 from labeltide.models.base import SequenceModel

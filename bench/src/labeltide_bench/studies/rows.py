@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.intake import open_table
+from labeltide.tables.columns import open_table
 from labeltide_bench.studies.dataset_spec import BY_TIME, CLASS, RECORDING, ROW, DatasetSpec
 
 

@@ -81,15 +81,15 @@ class Drawer:
         panels = []
         for curve, (values, *band) in zip(curves, lines, strict=True):
             name = str(curve["annotator"])
-            drawing = self._draw(Curve(values, [band]), f"Annotator {display_name(name)}", top, end=" wrong.")
+            drawing = self._draw(Curve(values, [band]), f"Wrong labels of annotator {display_name(name)}", top)
             known = name in tests and is_noisy(self.audit)
             said = change_sentence(tests[name], self.clock, self.ends) if known else ""
             panels.append(Panel(name, drawing, _mean(values), sentence=said))
         return panels
 
-    def _draw(self, curve: Curve, what: str, top: float, size: tuple[int, int] | None = None, end: str = ".") -> Markup:
+    def _draw(self, curve: Curve, what: str, top: float, size: tuple[int, int] | None = None) -> Markup:
         """A curve over the clock; `what` it is begins its description for those who do not see it."""
-        alt = f"{what}: {alt_text(curve.values, self.points, self.clock)}{end}"
+        alt = f"{what}: {alt_text(curve.values, self.points, self.clock)}."
         return draw_svg([curve], self.points, Frame(self.clock, self.ends, top, size or NARROW), alt)
 
     def agreement(self) -> Markup | None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from markupsafe import Markup
 
+from labeltide import __version__
+from labeltide._files import to_json
 from labeltide.auditing.page.draw import Drawer
 from labeltide.auditing.page.format import (
     View,
@@ -30,16 +36,19 @@ from labeltide.auditing.page.format import (
 from labeltide.auditing.page.verdict import (
     HEAD,
     again_words,
+    baseline_text,
     check_title,
     is_noisy,
     is_temporal,
+    issues_sentence,
+    rate_sentence,
     size,
     timing_words,
     units,
     untold,
     write_verdict,
 )
-from labeltide.inference.conclusion import SURE
+from labeltide.inference.conclusion import CANNOT_BE_TOLD, SURE
 
 
 def summary_text(audit: Mapping[str, Any]) -> str:
@@ -95,7 +104,7 @@ def _change_line(view: View) -> str:
     if not is_known(p) and test.get("method") == "none":
         return f"cannot be tested with {units(test)}"
     if not is_temporal(view.audit):
-        return "no change shown, as no wrong labels are" if p < SURE else f"no change shown ({p_value(p)})"
+        return "no change shown, because no wrong labels are shown" if p < SURE else f"no change shown ({p_value(p)})"
     return f"changes{f' by {change}' if change else ''}, {p_value(p)}"
 
 
@@ -115,3 +124,167 @@ def summary_html(audit: Mapping[str, Any], folder: Path | None = None) -> str:
         Markup("<p>The whole page: {}</p>").format(display_name(folder / "report.html", 200)) if folder else Markup(""),
     ]
     return str(Markup('<div class="labeltide-audit">{}</div>').format(Markup("").join(parts)))
+
+
+# Results for terminals and pipelines: text, JSON, GitHub workflow commands, and a limit on wrong labels.
+
+ABOVE, UNKNOWN = 4, 3  # exit codes where the share of wrong labels is above the limit, or its interval is not known
+ANNOTATIONS = 10  # GitHub shows no more of one kind for each step of a workflow
+SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
+
+
+@dataclass(frozen=True)
+class LimitCheck:
+    """Whether the share of wrong labels is surely above a limit."""
+
+    limit: float
+    lower: float | None  # end of the 95 % interval
+    is_above: bool | None  # None where that cannot be estimated
+    sentence: str
+
+    @property
+    def exit_code(self) -> int:
+        return UNKNOWN if self.is_above is None else ABOVE if self.is_above else 0
+
+
+def read_share(text: str) -> float:
+    """A share below one as people write it: 5%, 5 % or 0.05."""
+    match = SHARE.fullmatch(text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 <= share < 1:
+        raise ValueError(f"--fail-above must be a share from 0 % to below 100 %, such as 5% or 0.05. Got {text!r}.")
+    return share
+
+
+def check_limit(audit: Mapping[str, Any], limit: float) -> LimitCheck:
+    """Compare the lower end of the interval of the share of wrong labels with a limit."""
+    rate, lower, upper = read_interval(audit["noise"], "rate")
+    found = (audit.get("conclusion") or {}).get("noise") or {}
+    untold = found.get("answer") == CANNOT_BE_TOLD
+    if untold or not is_known(rate, lower):
+        reason = str(found.get("reason")) if untold else "The interval is not known."
+        said = f"Whether more than {percent(limit)} of the labels are wrong cannot be estimated. {reason}"
+        return LimitCheck(limit, None, None, said)
+    is_above = lower > limit
+    about = f"about {percent(rate)} of the labels are wrong (95 % interval {interval(lower, upper)})"
+    rule = "the lower end is above" if is_above else "the lower end is not above"
+    return LimitCheck(
+        limit, lower, is_above, f"{'Failed' if is_above else 'Passed'}: {about}, {rule} {percent(limit)}."
+    )
+
+
+def audit_text(audit: Mapping[str, Any], page: Path | None, check: LimitCheck | None) -> str:
+    """An audit for a person at a terminal."""
+    used = audit.get("decisions")
+    parts = [summary_text(audit)]
+    parts += [f"Decisions  {terminal_text(used['sentence'])}"] if used else []
+    parts += [baseline_text(audit["compare"])] if audit.get("compare") else []
+    parts += [f"Limit      {terminal_text(check.sentence)}"] if check is not None else []
+    return "\n".join([*parts, f"Page       {page}"])
+
+
+def audit_document(audit: Mapping[str, Any], folder: Path | None, check: LimitCheck | None) -> str:
+    """An audit as one JSON document; all numbers are in audit.json in the folder."""
+    noise, test, issues = audit["noise"], audit["temporality"], audit["issues"]
+    compare = audit.get("compare")
+    if compare is not None:  # without its curves and its lists of labels
+        counts = {
+            kind: {name: amount for name, amount in found.items() if name != "first"}
+            for kind, found in (compare["issues"] or {}).items()
+        }
+        kept = {name: compare[name] for name in ("old", "new", "matched", "rate", "classes", "said")}
+        compare = kept | {"issues": counts or None}
+    return _document(
+        {
+            "labeltide": __version__,
+            "command": "audit",
+            "table": audit["table"]["name"],
+            **{name: audit["table"][name] for name in ("rows", "labels", "sequences")},
+            **{name: noise.get(name) for name in ("rate", "rate_lower", "rate_upper")},
+            "issues": issues["count"],
+            "expected_false_alarms": issues["expected_false_alarms"],
+            "change": {name: test.get(name) for name in ("change", "change_lower", "change_upper", "p_value")},
+            "verdict": terminal_text(write_verdict(audit).headline),
+            "warnings": [each["name"] for each in audit.get("diagnostics") or [] if each.get("is_warning")],
+            "decisions": audit.get("decisions"),
+            "compare": compare,
+            "fail_above": None if check is None else asdict(check),
+            "exit_code": 0 if check is None else check.exit_code,
+            "folder": None if folder is None else str(folder),
+            "page": None if folder is None else str(folder / "report.html"),
+        }
+    )
+
+
+def comparison_document(compare: Mapping[str, Any], page: Path | None) -> str:
+    """A comparison of two audits as one JSON document."""
+    more = {"exit_code": 0, "page": None if page is None else str(page)}
+    return _document({"labeltide": __version__, "command": "compare", **compare, **more})
+
+
+def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check: LimitCheck | None) -> Iterator[str]:
+    """Workflow commands: a warning for each of the surest issues, for each check that warns, and the verdict."""
+    shown = issues.slice(0, ANNOTATIONS - 1).to_pylist()
+    for issue in shown:
+        recorded, suggested = display_name(issue["recorded"]), display_name(issue["suggested"])
+        likelier = "" if recorded == suggested else f", more likely {suggested}"
+        words = f"{_where(issue)}: recorded {recorded}{likelier}. {issue['reason'] or ''} "
+        words += f"The label is right with probability {percent(issue['probability_right'])}."
+        yield _command("warning", words, {**_place(table, issue["row"]), "title": "Label to check"})
+    if len(issues) > len(shown):
+        yield _command("notice", f"{len(issues) - len(shown):,} more labels to check are in issues.csv.", {})
+    names = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
+    if names:
+        warning = f"Interpret the numbers with caution: {', '.join(names)}."
+        yield _command("notice", warning, {"title": "Checks that warn"})
+    yield _command("notice", write_verdict(audit).headline, {"file": table.as_posix(), "title": "Label audit"})
+    if audit.get("compare"):
+        yield from _compared(audit["compare"])
+    if check is not None:
+        yield _command("error" if check.exit_code else "notice", check.sentence, {"title": "Limit on wrong labels"})
+
+
+def github_comparison(compare: Mapping[str, Any]) -> Iterator[str]:
+    """Workflow commands: a warning for each of the surest new issues, and what changed."""
+    found = (compare["issues"] or {}).get("new") or {"first": [], "count": 0}
+    shown = found["first"][:ANNOTATIONS]
+    for issue in shown:
+        words = f"{_where(issue)}: recorded {display_name(issue['recorded_now'])}, which was not an issue before. "
+        words += f"It is right with probability {percent(number(issue['probability_right_now']))}."
+        place = _place(Path(compare["new"]["name"]), issue["row_now"])
+        yield _command("warning", words, {**place, "title": "New label to check"})
+    if found["count"] > len(shown):
+        yield _command("notice", f"{found['count'] - len(shown):,} more labels to check are new.", {})
+    yield from _compared(compare)
+
+
+def _compared(compare: Mapping[str, Any]) -> Iterator[str]:
+    words = [rate_sentence(compare["rate"]), issues_sentence(compare), *compare["said"]]
+    yield _command("notice", " ".join(words), {"title": "Then and now"})
+
+
+def _command(kind: str, message: str, properties: Mapping[str, Any]) -> str:
+    """A workflow command; nothing in it can start another one."""
+    told = ",".join(f"{name}={_escaped(value, '%:,')}" for name, value in properties.items())
+    return f"::{kind}{' ' if told else ''}{told}::{_escaped(terminal_text(message), '%')}"
+
+
+def _escaped(value: Any, letters: str) -> str:
+    return "".join(f"%{ord(letter):02X}" if letter in f"{letters}\r\n" else letter for letter in str(value))
+
+
+def _place(table: Path, row: int) -> dict[str, Any]:
+    """The file, and the line in it where the file is text: after one line of names, counted from 1."""
+    place: dict[str, Any] = {"file": table.as_posix()}
+    is_plain = table.name.lower().endswith((".csv", ".tsv"))
+    return place | ({"line": row + 2} if is_plain else {})
+
+
+def _where(issue: Mapping[str, Any]) -> str:
+    who = f", {display_name(issue['annotator'])}" if issue["annotator"] else ""
+    row = issue.get("row_now", issue.get("row"))
+    return f"Row {row} (sequence {display_name(issue['sequence'])}, {display_name(issue['time'])}{who})"
+
+
+def _document(content: Mapping[str, Any]) -> str:
+    return json.dumps(to_json(content), ensure_ascii=False, allow_nan=False, indent=1)

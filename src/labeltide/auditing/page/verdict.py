@@ -119,8 +119,8 @@ def _timing(audit: Mapping[str, Any]) -> list[Card]:
         return []
     answer = timing_words(audit)
     detail = (
-        f"{timing(audit)['sentence']} Each label is judged against the signals of its own step, with labels moved by "
-        "the shift. labeltide apply --align writes the table with moved labels."
+        f"{timing(audit)['sentence']} The audit moved the labels by this shift, so that each is compared with the "
+        "signals of its own step. labeltide apply --align writes the table with moved labels."
     )
     return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
 
@@ -160,7 +160,7 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     if not is_noisy(audit):
         detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also produce."
         late = (
-            f"{count(issues['count'], 'label')} at a wrong time are listed." if issues.get("count") else NOTHING_NAMED
+            f"{count(issues['count'], 'label')} at the wrong time are listed." if issues.get("count") else NOTHING_NAMED
         )
         return Card(question, "No clear sign of any", f"{detail} {late}")
     labels, wrong = audit["table"]["labels"], rate * audit["table"]["labels"]
@@ -168,7 +168,7 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     if wrong >= 100:  # two figures are as many as the estimate bears: about 31,000
         some = f"{round(wrong, -max(0, len(str(int(wrong))) - 2)):,.0f} labels"
     about = f"An estimated {percent(rate)} of {count(labels, 'recorded label')}{surely}: about {some}."
-    named = "No single label can be named with enough certainty."
+    named = "No individual label can be listed with enough certainty."
     if issues.get("count"):
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
@@ -345,16 +345,16 @@ CHECKS = {  # title and meaning of a diagnostic by a part of its name
         "Labels that belong to another recording, or a broken sensor, spoil whole recordings.",
     ),
     "delay": (
-        "Delays that vary",
-        "If labels follow the signals with delays that vary, labels after each change are wrong.",
+        "Varying delays",
+        "If labels follow the signals with varying delays, the labels after each change are wrong.",
     ),
     "planted class": (
         "Planted errors of a class",
-        "If known errors of a class are not found, neither are unknown ones.",
+        "If planted errors of a class are not found, real ones are not found either.",
     ),
     "planted": (
         "Planted errors",
-        "Errors are planted in copies of the study. If they are not found, neither are those that are there.",
+        "Known errors are planted in copies of the study. If these are not found, real ones are not found either.",
     ),
     "information": (
         "Information",

@@ -115,7 +115,7 @@ function showModel(model) {
   const parts = [element('p', { class: 'note' }, `${kind}. The model thinks:`), element('p', { class: 'answer' }, `${className(model.suggested)}, ${chance(model.sure)}`)];
   if (model.right !== null) parts.push(element('p', {}, `Probability that the recorded label is right: ${chance(model.right)}.`));
   if (model.reason) parts.push(element('p', { class: 'note' }, shorten(model.reason, 400)));
-  if (model.contested !== null && model.contested !== undefined) parts.push(element('p', { class: 'note' }, `Probability that another expert would differ: ${chance(Number(model.contested))}.`));
+  if (model.contested !== null && model.contested !== undefined) parts.push(element('p', { class: 'note' }, `Probability that another expert would disagree: ${chance(Number(model.contested))}.`));
   place.replaceChildren(...parts);
 }
 
