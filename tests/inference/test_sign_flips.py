@@ -10,7 +10,6 @@ from labeltide.chain.families import constant_shape, family
 from labeltide.inference.bootstrap import free_family
 from labeltide.inference.score_tests import (
     clock_moments,
-    compare_with_people,
     effective_design,
     find_change,
     fit_null_families,
@@ -59,17 +58,6 @@ def test_levels_are_taken_out_of_the_design(study):
     diagonal, root = (each.reshape(len(null.basis), -1) for each in fit.weights(0))  # two classes: blocks of one number
     of_levels = np.einsum("pea,pe,peb->ab", family_design(null), diagonal - root**2, effective)
     assert np.abs(of_levels).max() < 0.1  # the ridge penalty leaves a little
-
-
-def test_the_mean_of_few_people_is_compared_with_how_they_differ():
-    generator = np.random.default_rng(0)
-    spread = np.array([3.0, 1.0, 0.5, 0.2])[:, None]  # of directions
-    draws = spread * generator.standard_normal((2000, 5, 1, 4, 2))
-    inverses = np.array([[[2.0, 0.5], [0.5, 1.0]]])
-    p_values = np.array([compare_with_people(scores, inverses) for scores in draws])
-    assert 0.02 < (p_values <= 0.05).mean() < 0.07
-    assert np.mean([compare_with_people(scores + 3 * spread, inverses) for scores in draws[:50]]) < 0.01
-    assert compare_with_people(np.zeros((5, 1, 4, 2)), inverses) == 1.0
 
 
 def test_labels_of_a_person_count_for_that_person_alone(study):
