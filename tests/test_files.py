@@ -3,7 +3,7 @@
 import pytest
 
 from labeltide import _files
-from labeltide._files import write_atomically, write_folder_atomically
+from labeltide._files import write_atomically
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -34,20 +34,3 @@ def test_a_function_may_write_the_content(tmp_path):
     write_atomically(tmp_path / "file", lambda draft: draft.write_bytes(b"one"))
     assert (tmp_path / "file").read_bytes() == b"one"
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_folder_is_there_whole_or_not_at_all(tmp_path):
-    def stop():
-        with write_folder_atomically(tmp_path / "folder") as draft:
-            (draft / "one").write_bytes(b"1")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stop()
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / ".folder.partial").mkdir()  # of a process that was killed
-    (tmp_path / ".folder.partial" / "old").write_bytes(b"0")
-    with write_folder_atomically(tmp_path / "folder") as draft:
-        (draft / "one").write_bytes(b"1")
-    assert [each.name for each in tmp_path.iterdir()] == ["folder"]
-    assert [each.name for each in (tmp_path / "folder").iterdir()] == ["one"]

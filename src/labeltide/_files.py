@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, and strict JSON."""
+"""Atomic writes of files, and strict JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import json
 import math
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,23 +38,6 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], None]) -> Non
         os.replace(draft, path)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def write_folder_atomically(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside the path; its files are synced and it is renamed to the path at a good end."""
-    draft = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(draft, ignore_errors=True)  # of a process that was killed
-    draft.mkdir(parents=True)
-    try:
-        yield draft
-        for file in sorted(draft.iterdir()):
-            with open(file, "rb") as handle:
-                os.fsync(handle.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._files import write_folder_atomically
 from labeltide._validation import UnanswerableError
 from labeltide.auditing import fitting
 from labeltide.auditing.apply import read_decided
@@ -29,6 +29,7 @@ from labeltide.auditing.reading import (
     say_blank,
     without_features,
 )
+from labeltide.auditing.results import draft_beside, restore_interrupted
 from labeltide.auditing.resume import WINDOWS, check_windows_disk
 from labeltide.auditing.stages import Stages
 from labeltide.auditing.survey import (
@@ -318,7 +319,8 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
     check_windows_disk(sum(int(np.prod(shape)) * kind.itemsize for shape, kind in shapes.values()), work)
     folder = work / WINDOWS
     if not folder.exists():
-        with write_folder_atomically(folder) as draft:
+        restore_interrupted(folder)  # removes the draft of an audit that was killed
+        with draft_beside(folder) as draft:
             new = {
                 name: np.lib.format.open_memmap(draft / f"{name}.npy", "w+", kind, shape)
                 for name, (shape, kind) in shapes.items()
@@ -326,6 +328,7 @@ def map_windows(layout: Layout, places: np.ndarray, sample: AuditInput, work: Pa
             _fill(layout, places, new, on_rows)
             for array in new.values():
                 array.flush()
+            os.replace(draft, folder)
     arrays: dict[str, Any] = dict.fromkeys(LEARNED)
     arrays |= {name: np.load(folder / f"{name}.npy", mmap_mode="c") for name in shapes}
     if any(arrays[name].shape != shape for name, (shape, _) in shapes.items()):

@@ -113,7 +113,7 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
 
 def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_path, quick, seen, monkeypatch):
     path = write(tmp_path / "study.parquet")
-    whole, fill, calls = audit(path, tmp_path / "whole"), sampling._fill, []
+    whole, fill, calls, left = audit(path, tmp_path / "whole"), sampling._fill, [], []
 
     def stop(*arguments):
         calls.append(1)
@@ -127,9 +127,12 @@ def test_an_audit_killed_while_it_writes_windows_leaves_none_and_goes_on(tmp_pat
     work = tmp_path / ".killed-unfinished"
     assert work.exists()
     assert not [each for each in work.iterdir() if "windows" in each.name]
+    (work / ".windows-abcdefgh" / "new").mkdir(parents=True)  # of a process that was killed without notice
+    monkeypatch.setattr(sampling, "_fill", lambda *given: left.append([*work.glob(".windows-abc*")]) or fill(*given))
     resumed = audit(path, tmp_path / "killed", resume=True)
     for name in ("labels.parquet", "noise.csv", "model/model.safetensors"):
         assert (whole.folder / name).read_bytes() == (resumed.folder / name).read_bytes()
+    assert [len(each) for each in left[:2]] == [1, 0], "the draft is gone before other windows are written"
     assert not work.exists()
 
 
@@ -140,7 +143,7 @@ def test_windows_that_were_written_are_not_written_again(tmp_path, quick, seen, 
         with pytest.raises(KeyboardInterrupt):
             audit(path, tmp_path / "killed")
     first = as_arrays(seen[0].learned)
-    monkeypatch.setattr(sampling, "write_folder_atomically", None)
+    monkeypatch.setattr(sampling, "draft_beside", None)
     audit(path, tmp_path / "killed", resume=True)
     for name, values in as_arrays(seen[1].learned).items():
         np.testing.assert_array_equal(first[name], values)
