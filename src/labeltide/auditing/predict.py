@@ -67,8 +67,7 @@ def predict_table(
     ['row', 'sequence', 'time', 'predicted', 'probability']
     """
     predictor, audit = _open(model, device)
-    columns = {"sequence": sequence, "time": time, "timezone": timezone}
-    return like_table(as_texts(_predict_in_memory(predictor, audit, table, **columns)), table)
+    return like_table(as_texts(_predict_in_memory(predictor, audit, table, sequence, time, timezone)), table)
 
 
 def predict_to_file(
@@ -93,8 +92,7 @@ def predict_to_file(
     predictor, audit = _open(model, device)
     source = table if audit.get("recordings") else choose_source(table)
     if not isinstance(source, FileSet):
-        columns = {"sequence": sequence, "time": time, "timezone": timezone}
-        predictions = as_texts(_predict_in_memory(predictor, audit, source, **columns))
+        predictions = as_texts(_predict_in_memory(predictor, audit, source, sequence, time, timezone))
         write_predictions(predictions, out)
         return len(predictions)
     if not out.name.lower().endswith(".parquet"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -59,39 +59,31 @@ HEADINGS = {  # of the columns in the list of labels to check, in their order
 TRACKS = 6  # annotators drawn in one timeline
 
 
-class SharedTexts:
-    """Texts kept once and named by number."""
+SharedTexts = dict[str, int]  # texts that are kept once, and the number by which each is named
 
-    def __init__(self, first: Iterable[Any] = ()) -> None:
-        self.numbers: dict[str, int] = {}
-        self.texts: list[str] = []
-        self.is_cut = False
-        for text in first:
-            self.number(text)
 
-    def number(self, text: Any) -> int:
-        if text is None:
-            return -1
-        text = str(text)
-        if text not in self.numbers:
-            self.numbers[text] = len(self.texts)
-            self.is_cut |= len(text) > LONG
-            self.texts.append(shorten(sound(text), LONG))
-        return self.numbers[text]
+def _number_of(text: Any, shared: SharedTexts) -> int:
+    """The number of a text, which may be new; -1 for none."""
+    return -1 if text is None else shared.setdefault(str(text), len(shared))
+
+
+def _shown(text: str) -> str:
+    return shorten(sound(text), LONG)
 
 
 def build_payload(results: Results) -> dict[str, Any]:
     """Everything the script shows."""
     audit = results.audit
-    words = {"sequence": SharedTexts()}
-    words["annotator"] = SharedTexts(audit["table"].get("annotators") or [])
-    words["class"] = SharedTexts(audit["table"]["classes"])
+    people = audit["table"].get("annotators")
+    words: dict[str, SharedTexts] = {"sequence": {}, "annotator": {}, "class": {}}
+    for kind, names in (("annotator", people or []), ("class", audit["table"]["classes"])):
+        for name in names:
+            _number_of(name, words[kind])
     issues = _issues(results, words)
     described, timelines, place_of_row = _timelines(results, words)
     places = [place_of_row.get(row, (-1, -1)) for row in issues["row"]]
     issues["timeline"], issues["step"] = ([place[which] for place in places] for which in (0, 1))
     found = format_of(str(audit["table"]["name"]))
-    people = audit["table"].get("annotators")
     return {
         "issues": issues,
         "columns": [{"name": name, "holds": holds, "words": _words_of(name)} for name, holds in ISSUE_COLUMNS.items()],
@@ -100,10 +92,10 @@ def build_payload(results: Results) -> dict[str, Any]:
         "plan": [_find_stretch(entry, described) for entry in audit.get("plan") or []],
         # added to a row, counted from 0, to number it as spreadsheet programs do: below a heading in row 1
         "rowBase": 2 if found and found.has_heading else 0,
-        "words": {name: each.texts for name, each in words.items()},
-        "isCut": any(each.is_cut for each in words.values()),
+        "words": {kind: list(map(_shown, shared)) for kind, shared in words.items()},
+        "isCut": any(len(text) > LONG for shared in words.values() for text in shared),
         "hasAnnotators": bool(people),
-        "file": shorten(sound(audit["table"]["name"]), LONG),
+        "file": _shown(audit["table"]["name"]),
     }
 
 
@@ -129,7 +121,7 @@ def _issues(results: Results, words: dict[str, SharedTexts]) -> dict[str, Any]:
             # An earlier version may have written fewer columns; each line is then empty there.
             values = part[name].to_pylist() if name in part.schema.names else [None] * len(part)
             if kind := _words_of(name):
-                values = [words.setdefault(kind, SharedTexts()).number(each) for each in values]
+                values = [_number_of(each, words.setdefault(kind, {})) for each in values]
             elif holds == "text":
                 values = [None if each is None else shorten(sound(each), TIME) for each in values]
             elif holds in DIGITS:
@@ -141,16 +133,15 @@ def _issues(results: Results, words: dict[str, SharedTexts]) -> dict[str, Any]:
     cost += [4 + len(text.encode()) if text else 5 for text in columns["time"]]
     own = [name for name in columns if _words_of(name) == name and name != "annotator"]
     for name in own:
-        seen: set[int] = set()
+        texts, seen = list(words.get(name, ())), set[int]()
         for place, which in enumerate(columns[name]):
             if which >= 0 and which not in seen:
                 seen.add(which)
-                cost[place] += 6 + len(words[name].texts[which].encode())
+                cost[place] += 6 + len(_shown(texts[which]).encode())
     kept = int(np.searchsorted(np.cumsum(cost), ISSUE_BYTES, side="right"))
     if kept < rows:  # drop the texts that only rows left out would have used
         for name in own:
-            del words[name].texts[max(columns[name][:kept], default=-1) + 1 :]
-            words[name].numbers = {text: n for text, n in words[name].numbers.items() if n < len(words[name].texts)}
+            words[name] = dict(islice(words[name].items(), max(columns[name][:kept], default=-1) + 1))
     kept = min(MAX_ISSUES, kept)
     return {"total": total, "shown": kept, **{name: values[:kept] for name, values in columns.items()}}
 
@@ -209,18 +200,18 @@ def _timeline(
     for step, who, recorded, right, better, is_issue in zip(steps, *columns, strict=True):
         if step < 0 or step >= n:
             continue
-        annotator = words["annotator"].number(who)
+        annotator = _number_of(who, words["annotator"])
         track = tracks.setdefault(annotator, {"recorded": [-1] * n, "right": [-1] * n, "issues": []})
-        track["recorded"][step] = words["class"].number(recorded)
+        track["recorded"][step] = _number_of(recorded, words["class"])
         if right is not None and math.isfinite(right) and recorded is not None:
             track["right"][step] = round(1000 * right)
         if suggested[step] < 0:
-            suggested[step] = words["class"].number(better)
+            suggested[step] = _number_of(better, words["class"])
         if is_issue:
             track["issues"].append(step)
     shown = sorted(tracks, key=lambda who: (-len(tracks[who]["issues"]), who))[:TRACKS]
     return {
-        "sequence": words["sequence"].number(str(described["sequence"])),
+        "sequence": _number_of(str(described["sequence"]), words["sequence"]),
         "times": [t if isinstance(t, int | float) else shorten(sound(t), TIME) for t in described["times"]],
         "gaps": _gaps(described["times"]),
         "signals": [_signal(name, values) for name, values in described["signals"].items()],
@@ -250,7 +241,7 @@ def _signal(name: str, values: Sequence[float | None]) -> dict[str, Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.where(known, (numbers - low) / (high - low or 1.0) * 1000, -1)
     scaled = np.where(np.isfinite(scaled), scaled, -1)
-    return {"name": shorten(sound(name), LONG), "low": low, "high": high, "values": scaled.round().astype(int).tolist()}
+    return {"name": _shown(name), "low": low, "high": high, "values": scaled.round().astype(int).tolist()}
 
 
 def _gaps(times: Sequence[Any]) -> list[int]:
