@@ -257,6 +257,14 @@ def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa
 # beginning and its end in turn, and do not say which.
 
 STATE, POINT = "State event", "Point event"
+OBSERVATION_FIELDS = """{"file": [], "type": "LIVE", "date": "1970-01-01T00:00:00", "description": "", "time offset": 0,
+"media_info": {"offset": {}}, "independent_variables": {}, "visualize_spectrogram": false, "scan_sampling_time": 0,
+"close_behaviors_between_videos": false}"""
+BEHAVIOUR_FIELDS = """{"key": "", "description": "", "category": "", "excluded": "", "coding map": "",
+"modifiers": {}}"""
+PROJECT_FIELDS = """{"time_format": "s", "project_date": "1970-01-01T00:00:00", "project_description": "",
+"project_format_version": "7.0", "subjects_conf": {}, "behavioral_categories": [], "independent_variables": {},
+"coding_map": {}, "behaviors_coding_map": [], "converters": {}}"""
 
 
 def read_project(path: Path) -> SpanFile:
@@ -300,35 +308,9 @@ def write_project(spans: pa.Table, path: Path) -> tuple[str, ...]:
                     stops[label] = [onset + duration, "", label, "", ""]
                     events.append(stops[label])
             name = " ".join(filter(None, (recording, annotator))) or path.stem
-            observations[name] = {
-                "file": [],
-                "type": "LIVE",
-                "date": "1970-01-01T00:00:00",
-                "description": "",
-                "time offset": 0.0,
-                "events": sorted(events),
-                "independent_variables": {},
-                "visualize_spectrogram": False,
-                "close_behaviors_between_videos": False,
-                "scan_sampling_time": 0,
-                "media_info": {"offset": {}},
-            }
-    fields = ("key", "description", "category", "excluded", "coding map")
-    behaviours = [dict.fromkeys(fields, "") | {"type": kinds[code], "code": code, "modifiers": {}} for code in kinds]
-    project = {
-        "time_format": "s",
-        "project_name": path.stem,
-        "project_date": "1970-01-01T00:00:00",
-        "project_description": "",
-        "project_format_version": "7.0",
-        "subjects_conf": {},
-        "behavioral_categories": [],
-        "behaviors_conf": {str(number): each for number, each in enumerate(behaviours)},
-        "independent_variables": {},
-        "coding_map": {},
-        "behaviors_coding_map": [],
-        "converters": {},
-        "observations": observations,
-    }
+            observations[name] = json.loads(OBSERVATION_FIELDS) | {"events": sorted(events)}
+    behaviours = [json.loads(BEHAVIOUR_FIELDS) | {"type": kind, "code": code} for code, kind in kinds.items()]
+    project = json.loads(PROJECT_FIELDS) | {"project_name": path.stem, "observations": observations}
+    project["behaviors_conf"] = {str(number): each for number, each in enumerate(behaviours)}
     write_atomically(path, json.dumps(to_json(project), ensure_ascii=False, allow_nan=False).encode())
     return (f"{joined} spans of BORIS joined to the one before with the same label.",) if joined else ()
