@@ -83,13 +83,10 @@ def write_raven(spans: pa.Table, path: Path, *, rate: float = 44100.0) -> None:
     """Write a selection table of Raven, whose selections reach from 0 Hz to half the rate of the recording."""
     check_writable(spans, "Raven selections", "recording", "annotator")
     head = ["Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "Low Freq (Hz)", "High Freq (Hz)"]
-    rows = [
-        [number + 1, "Spectrogram 1", 1, onset, onset + duration, 0.0, rate / 2, label, confidence]
-        for number, (onset, duration, label, confidence) in enumerate(
-            lines_of(spans, "onset", "duration", "label", "confidence")
-        )
-    ]
-    write_atomically(path, csv_text([[*head, "Annotation", "Confidence"], *rows], "\t").encode())
+    rows: list[list[Any]] = [[*head, "Annotation", "Confidence"]]
+    for onset, duration, label, _, _, sure in lines_of(spans, *spans.column_names):
+        rows.append([len(rows), "Spectrogram 1", 1, onset, onset + duration, 0.0, rate / 2, label, sure])
+    write_atomically(path, csv_text(rows, "\t").encode())
 
 
 def write_audacity(spans: pa.Table, path: Path) -> None:

@@ -591,7 +591,7 @@ def _spans_of_annotations(annotations: Any, shift: float, recording: str) -> tup
 
 def read_nwb(path: Path, pynwb: Any) -> SpanFile:
     """Read the tables of intervals; the annotator is in a column, or else the name of the table."""
-    found = []
+    found: list[tuple[Any, ...]] = []
     with pynwb.NWBHDF5IO(str(path), "r") as file:
         content = file.read()
         start = content.session_start_time.replace(tzinfo=None)
@@ -599,16 +599,13 @@ def read_nwb(path: Path, pynwb: Any) -> SpanFile:
             if not isinstance(table, pynwb.epoch.TimeIntervals):
                 continue
             columns = {name.casefold(): table[name][:] for name in table.colnames}
-            name = next((name for name in (*delimited.COLUMNS["label"], "labels") if name in columns), None)
-            if name is None:
+            label = next((columns[name] for name in (*delimited.COLUMNS["label"], "labels") if name in columns), None)
+            if label is None:
                 continue
-            count = len(columns["start_time"])
-            who = columns.get("annotator", [None if table.name == TIER else table.name] * count)
-            sure = columns.get("confidence", [None] * count)
-            for begin, end, label, annotator, confidence in zip(
-                columns["start_time"], columns["stop_time"], columns[name], who, sure, strict=True
-            ):
-                found.append((begin, end - begin, label, annotator or None, path.stem, confidence))
+            who = columns.get("annotator", [None if table.name == TIER else table.name] * len(label))
+            sure = columns.get("confidence", [None] * len(label))
+            begin, end = columns["start_time"], columns["stop_time"]
+            found += zip(begin, end - begin, label, who, [path.stem] * len(label), sure, strict=True)
     spans, messages = spans_of_lines(found)
     return SpanFile(spans, start=start, messages=messages)
 
@@ -617,12 +614,11 @@ def write_nwb(spans: pa.Table, path: Path, pynwb: Any, *, start: datetime | None
     """Write one table of intervals; start is the wall clock at second 0, which NWB must have."""
     check_writable(spans, "NWB intervals", "recording")
     table = pynwb.epoch.TimeIntervals(name=TIER, description="labelled spans")
-    table.add_column("label", "label of the span")
-    table.add_column("annotator", "who labelled it; empty where it is not known")
-    table.add_column("confidence", "of the annotator in the label; NaN where it is not known")
-    for onset, duration, label, annotator, confidence in lines_of(spans, *spans.column_names[:4], "confidence"):
-        sure = float("nan") if confidence is None else confidence
-        table.add_interval(onset, onset + duration, label=label, annotator=annotator or "", confidence=sure)
+    for name in ("label", "annotator", "confidence"):
+        table.add_column(name, f"the {name}; empty or NaN where it is not known")
+    for onset, duration, label, who, _, sure in lines_of(spans, *spans.column_names):
+        cells = {"label": label, "annotator": who or "", "confidence": float("nan") if sure is None else sure}
+        table.add_interval(onset, onset + duration, **cells)
     began = (start or datetime(1970, 1, 1)).replace(tzinfo=UTC)
     content = pynwb.NWBFile(session_description="labels", identifier=path.stem, session_start_time=began)
     content.add_time_intervals(table)

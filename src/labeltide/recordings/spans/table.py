@@ -85,16 +85,9 @@ def make_spans(
     """
     onsets, durations = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (onset, duration))
     labels = [None if value is None or not str(value).strip() else str(value).strip() for value in label]
-    table = pa.table(
-        [
-            onsets,
-            durations,
-            pa.array(labels, pa.string()),
-            *(_names(names, len(labels)) for names in (annotator, recording)),
-            pa.array([None] * len(labels) if confidence is None else confidence, pa.float64(), from_pandas=True),
-        ],
-        schema=SCHEMA,
-    )
+    names = (_names(n, len(labels)) for n in (annotator, recording))
+    sure = pa.array([None] * len(labels) if confidence is None else confidence, pa.float64(), from_pandas=True)
+    table = pa.table([onsets, durations, pa.array(labels, pa.string()), *names, sure], schema=SCHEMA)
     placed = np.isfinite(onsets) & np.isfinite(durations) & (durations >= 0)
     named = np.array([text is not None for text in labels], dtype=bool)
     order = [(name, "ascending") for name in ("recording", "annotator", "onset")]
