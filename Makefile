@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint check coverage kernels screenshots noise-picture clean
+.PHONY: setup demo test lint check coverage kernels screenshots noise-picture tour clean
 .PHONY: wheel wheels release workflows pythons floors lock supply-chain docs paper field-pictures fuzz
 
 setup: .venv/.ready
@@ -90,6 +90,10 @@ screenshots: setup
 # The README's first picture: how often labels are wrong over time, in truth and as estimated.
 noise-picture: setup
 	$(BIN)/python docs/noise.py
+
+# The README's animated picture: an audit, its page and a review.
+tour: setup
+	$(BIN)/python docs/tour.py
 
 clean:
 	rm -rf .venv demo-output

@@ -47,7 +47,7 @@ GROUPS = {
         "step_scorer",
     ),
     "Late labels": ("find_shifts", "Shifts"),
-    "Several annotators": ("consensus", "Consensus", "drift_alarm", "agreement", "Agreement"),
+    "Several annotators": ("consensus", "Consensus", "drift_alarm", "agreement", "Agreement", "event_agreement"),
     "Reviews": ("review_sample", "checked_rate"),
     "Data and simulation": ("Sequences", "SequenceScaler", "make_sequences", "make_noise", "corrupt"),
     "Noise, networks and losses": (

@@ -32,6 +32,7 @@ from labeltide.inference.annotators import Consensus as Consensus
 from labeltide.inference.annotators import agreement as agreement
 from labeltide.inference.annotators import consensus as consensus
 from labeltide.inference.annotators import drift_alarm as drift_alarm
+from labeltide.inference.annotators import event_agreement as event_agreement
 from labeltide.inference.bands import NoiseEstimate as NoiseEstimate
 from labeltide.inference.conclusion import NoiseWarning as NoiseWarning
 from labeltide.inference.review import checked_rate as checked_rate

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
+import labeltide as lt
 from labeltide.inference.annotators import agreement, cohen_kappas, fleiss_kappa
+from labeltide.recordings.spans.table import make_spans
 
 
 def some_labels(n_classes: int = 3) -> np.ndarray:
@@ -74,3 +76,59 @@ def test_labels_may_be_texts_with_gaps():
 def test_one_annotator_alone_cannot_agree():
     with pytest.raises(ValueError, match="two annotators or more"):
         agreement(np.zeros((3, 4), int))
+
+
+def spans(onset, end, label, recording="night"):
+    return make_spans(onset, np.subtract(end, onset), label, None, recording)[0]
+
+
+def test_bouts_match_by_their_overlap_and_each_only_once():
+    first = spans([0, 10, 20], [10, 20, 30], ["a", "b", "a"])
+    second = spans([0, 5, 12, 29], [5, 10, 20, 30], ["a", "a", "b", "a"], "another name")
+    found = {line["label"]: line for line in lt.event_agreement(first, second).to_pylist()}
+    assert [found[label]["matched"] for label in (None, "a", "b")] == [2, 1, 1]
+    assert [found[label]["f1"] for label in (None, "a", "b")] == pytest.approx([4 / 7, 2 / 5, 1])
+    strict = lt.event_agreement(first, second, overlap=0.9).to_pylist()
+    assert [line["matched"] for line in strict] == [0, 0, 0]
+
+
+def test_kappa_of_events_is_that_of_ever_finer_steps_and_of_pieces():
+    rng = np.random.default_rng(0)
+    cuts = [np.append(0, np.sort(rng.choice(np.arange(1, 2000), 80, replace=False))) for _ in range(2)]
+    labels = [rng.choice(["a", "b"], 81, p=[0.8, 0.2]) for _ in range(2)]
+    tables = [spans(cut, np.append(cut[1:], 2000), label) for cut, label in zip(cuts, labels, strict=True)]
+    steps = np.stack(
+        [label[np.searchsorted(cut, np.arange(2000), "right") - 1] for cut, label in zip(cuts, labels, strict=True)], -1
+    )
+    kappa = lt.event_agreement(*tables)["kappa"][0].as_py()
+    assert kappa == pytest.approx(lt.agreement(steps[None]).cohen[0, 1])
+    pieces = spans(np.arange(2000), np.arange(1, 2001), steps[:, 1])
+    assert lt.event_agreement(tables[0], pieces)["kappa"][0].as_py() == pytest.approx(kappa)
+
+
+def test_time_without_a_bout_is_a_label_and_only_shared_recordings_count():
+    first = spans([0, 10, 0], [5, 15, 5], ["a"] * 3, ["x", "x", "y"])
+    second = spans([0, 10, 0], [5, 20, 5], ["a"] * 3, ["x", "x", "z"])
+    whole, label = lt.event_agreement(first, second).to_pylist()
+    assert (whole["first"], whole["second"], whole["matched"]) == (2, 2, 2)
+    agreed, chance = 15 / 20, 0.5 * 0.75 + 0.5 * 0.25
+    assert whole["kappa"] == label["kappa"] == pytest.approx((agreed - chance) / (1 - chance))
+    with pytest.raises(ValueError, match="They share none"):
+        lt.event_agreement(first, spans([0, 0], [1, 1], ["a", "a"], ["v", "w"]))
+
+
+def test_the_jackknife_holds_the_truth_about_as_often_as_it_says():
+    rng, hits, draws = np.random.default_rng(0), 0, 100
+    for _ in range(draws):
+        tables = [[], [], []], [[], [], []]
+        for recording in range(8):
+            state = rng.integers(0, 2, 20)
+            other = np.where(rng.random(20) < 0.1 + 0.2 * (recording % 2), 1 - state, state)
+            for (onset, label, name), codes in zip(tables, (state, other), strict=True):
+                onset += range(20)
+                label += [str(code) for code in codes]
+                name += [f"r{recording}"] * 20
+        first, second = (spans(onset, np.add(onset, 1), label, name) for onset, label, name in tables)
+        line = lt.event_agreement(first, second).to_pylist()[0]
+        hits += line["kappa_lower"] <= 0.6 <= line["kappa_upper"]  # 20 % differ, and half are by chance the same
+    assert 0.88 <= hits / draws <= 1.0

@@ -24,6 +24,8 @@ FORMATS = {
     "csv": (delimited, "n.csv", {}, {"annotators": ("ann", "bob")}, 0),
     "tsv": (delimited, "n.tsv", {}, {"annotators": ("ann", "bob")}, 0),
     "bids": (delimited, "n_events.tsv", {"bids": True}, {"annotators": ("ann", "bob")}, 0),
+    "raven": (ADAPTERS["raven"], "n.txt", {}, {}, 1e-9),
+    "audacity": (ADAPTERS["audacity"], "n.txt", {}, {}, 1e-6),
     "edf": (edf, "n.edf", {}, {}, 0),
     "label studio": (label_studio, "n.json", {}, {"annotators": ("ann", "bob")}, 1e-9),
     "label studio export": (label_studio, "n.json", {"annotations": True}, {"annotators": ("7", "a@b.c")}, 1e-9),
@@ -42,10 +44,12 @@ def test_written_spans_are_read_back(tmp_path, name, gaps):
     spans = random_spans(1, gaps=gaps, **kind)
     adapter.write(spans, tmp_path / file, **options)
     assert differences(read_spans(tmp_path / file).spans, spans, tolerance=tolerance) == 0
-    assert adapter_of(tmp_path / file) is adapter
+    assert adapter_of(tmp_path / file).read_file is adapter.read_file
 
 
-@pytest.mark.parametrize("name", ["csv", "bids", "edf", "label studio", "nsrr", "textgrid", "wfdb", "mne"])
+@pytest.mark.parametrize(
+    "name", ["csv", "bids", "raven", "audacity", "edf", "label studio", "nsrr", "textgrid", "wfdb", "mne"]
+)
 def test_events_without_duration_are_read_back(tmp_path, name):
     adapter, file, options, _, tolerance = FORMATS[name]
     annotator = "ann" if name == "wfdb" else None
@@ -240,6 +244,109 @@ def test_boris_tabular_events_are_joined(tmp_path, preface):
         (2.0, 4.0, "groom", "cage B"),
     ]
     assert found.messages == ("1 line of BORIS without a matching start or stop left out.",)
+
+
+def test_projects_of_boris_hold_states_and_points_of_each_observation(tmp_path):
+    boris = ADAPTERS["boris"]
+    onset, duration, label = [0, 4, 5, 2], [4, 2, 3, 0], ["groom", "rest", "groom", "squeak"]
+    spans = make_spans(onset, duration, label, ["ann"] * 4, ["o1"] * 3 + ["o2"])[0]
+    assert boris.write(spans, tmp_path / "p.boris") == ()
+    project = json.loads((tmp_path / "p.boris").read_text())
+    assert {each["code"]: each["type"] for each in project["behaviors_conf"].values()} == {
+        "groom": "State event",
+        "rest": "State event",
+        "squeak": "Point event",
+    }
+    found = boris.read(tmp_path / "p.boris")
+    assert differences(found.spans, spans, annotators=False) == 0
+    assert found.observations == {"o1 ann": "o1 ann", "o2 ann": "o2 ann"}
+    project["observations"]["o1 ann"]["events"][0][1] = project["observations"]["o1 ann"]["events"][1][1] = "mouse A"
+    (tmp_path / "q.boris").write_text(json.dumps(project))
+    assert set(boris.read(tmp_path / "q.boris").observations) >= {"o1 ann mouse A", "o1 ann"}
+
+
+def test_touching_spans_of_a_behaviour_are_one_in_boris_which_could_not_tell_their_ends(tmp_path):
+    spans = make_spans([0, 4, 9], [4, 3, 1], ["groom"] * 3, None, "o1")[0]
+    (message,) = ADAPTERS["boris"].write(spans, tmp_path / "p.boris")
+    assert message.startswith("1 spans of BORIS joined")
+    found = read_spans(tmp_path / "p.boris").spans
+    assert (found["onset"].to_pylist(), found["duration"].to_pylist()) == ([0, 9], [7, 1])
+    mixed = make_spans([0, 9], [4, 0], ["groom"] * 2, None, "o1")[0]
+    with pytest.raises(ValueError, match="state or a point event"):
+        ADAPTERS["boris"].write(mixed, tmp_path / "q.boris")
+
+
+def test_selections_of_raven_count_once_whatever_the_views(tmp_path):
+    head = "Selection\tView\tChannel\tBegin Time (s)\tEnd Time (s)\tLow Freq (Hz)\tHigh Freq (Hz)\tSpecies"
+    lines = [f"{k}\t{view} 1\t1\t{k}.5\t{k}.75\t100\t900\tgwwa" for k in (1, 2) for view in ("Waveform", "Spectrogram")]
+    (tmp_path / "r.txt").write_text("\n".join([head, *lines]))
+    found = read_spans(tmp_path / "r.txt").spans
+    assert list(zip(*(found[name].to_pylist() for name in NAMES), strict=True)) == [
+        (1.5, 0.25, "gwwa"),
+        (2.5, 0.25, "gwwa"),
+    ]
+
+
+def test_label_tracks_of_audacity_with_frequencies_and_decimal_commas(tmp_path):
+    (tmp_path / "a.txt").write_text("0.500000\t1.250000\tsong, long\n\\\t100.0\t900.0\n2.000000\t2.000000\tclick\n")
+    (tmp_path / "b.txt").write_text("0,500000\t1,250000\tsong, long\n2,000000\t2,000000\tclick\n")
+    for name in ("a.txt", "b.txt"):
+        found = read_spans(tmp_path / name).spans
+        lines = list(zip(*(found[name].to_pylist() for name in NAMES), strict=True))
+        assert lines == [(0.5, 0.75, "song, long"), (2.0, 0.0, "click")]
+
+
+@pytest.mark.parametrize("name", ["bids", "nwb", "sleap"])
+def test_annotators_and_their_confidence_are_read_back(tmp_path, name):
+    adapter, file, options = delimited, "n_events.tsv", {"bids": True}
+    if name != "bids":
+        adapter, file, options = (
+            ADAPTERS[name],
+            f"n.{name.replace('sleap', 'slp')}",
+            {"rate": 10} if name == "sleap" else {},
+        )
+        pytest.importorskip(adapter.library[0])
+    spans = make_spans([0, 4.5, 9], [4.5, 1, 2], ["a", "b", "a"], ["x", None, "y"], "n", [0.25, None, 1.0])[0]
+    adapter.write(spans, tmp_path / file, **options)
+    found = adapter.read(tmp_path / file).spans
+    assert differences(found, spans) == 0
+    assert found["confidence"].to_pylist() == spans["confidence"].to_pylist()
+
+
+def test_nwb_begins_when_its_recording_does_and_other_tables_are_left_out(tmp_path):
+    pynwb = pytest.importorskip("pynwb")
+    start = datetime(2024, 5, 1, 22, 30, 15)
+    content = pynwb.NWBFile(session_description="x", identifier="x", session_start_time=start.astimezone())
+    content.add_trial(start_time=1.0, stop_time=2.0)
+    bouts = pynwb.epoch.TimeIntervals(name="ann", description="bouts")
+    bouts.add_column("behavior", "what the mouse does")
+    bouts.add_interval(3.0, 4.5, behavior="groom")
+    content.add_time_intervals(bouts)
+    with pynwb.NWBHDF5IO(str(tmp_path / "n.nwb"), "w") as file:
+        file.write(content)
+    found = read_spans(tmp_path / "n.nwb")
+    assert found.start == start
+    assert [found.spans[name].to_pylist() for name in (*NAMES, "annotator")] == [[3.0], [1.5], ["groom"], ["ann"]]
+    ADAPTERS["nwb"].write(found.spans, tmp_path / "m.nwb", start=start)
+    assert read_spans(tmp_path / "m.nwb").start == start
+
+
+def test_events_of_sleap_last_to_the_end_of_their_last_frame(tmp_path):
+    sleap = pytest.importorskip("sleap_io")
+    video = sleap.Video(filename="cage 1.mp4", open_backend=False)
+    mouse = sleap.Track(name="mouse1")
+    events = [
+        sleap.UserEvent(type="rear", video=video, start_frame=0, end_frame=29, subject=mouse),
+        sleap.PredictedEvent(type="groom", video=video, start_frame=30, end_frame=30, score=0.5),
+    ]
+    labels = sleap.Labels(videos=[video], tracks=[mouse], events=events)
+    sleap.save_file(labels, str(tmp_path / "s.slp"))
+    with pytest.raises(ValueError, match="Give it as rate="):
+        read_spans(tmp_path / "s.slp")
+    found = read_spans(tmp_path / "s.slp", rate=30).spans
+    assert found["recording"].to_pylist() == ["cage 1", "cage 1 mouse1"]
+    assert found["duration"].to_pylist() == pytest.approx([1 / 30, 1.0])
+    assert found["annotator"].to_pylist() == ["predicted", None]
 
 
 def test_exports_of_label_studio(tmp_path):

@@ -491,3 +491,69 @@ def _leave_one_out(data: ChainData, members: Members, parameters: ChainParameter
         recorded = (alone.labels[members.labels, ..., 0] >= 0) & data.mask
         total += ((posterior * emission).sum(-1).clamp_min(1e-30).log() * recorded).sum(-1)
     return total
+
+
+# Labels that obey rules: the path with the most expected right steps among those that are allowed (Käll, Krogh and
+# Sonnhammer 2005), by dynamic programming (Viterbi 1967) on an automaton of the rules.
+
+MAX_STATES = 2000  # of the automaton
+BACK_POINTERS_AT_ONCE = 2**24
+
+
+def decode_by_rules(
+    probabilities: np.ndarray, mask: np.ndarray, durations: Sequence[int], forbidden: Sequence[tuple[int, int, int]]
+) -> np.ndarray:
+    """Codes (n, steps) in which bouts last at least `durations` steps, and no `to` is within steps after `from`.
+
+    The first and the last bout of a row may be cut short. A state is a class, the steps spent in it up to its least
+    duration, and for each rule (from, to, steps) the steps since `from`.
+    """
+    classes = range(len(durations))
+    caps = [steps for *_, steps in forbidden]
+
+    def enter(code: int, spent: int, since: Sequence[int]) -> tuple[int, ...]:
+        return (code, spent, *(0 if code == rule[0] else passed for rule, passed in zip(forbidden, since, strict=True)))
+
+    queue = [enter(code, durations[code], caps) for code in classes]
+    number = {state: index for index, state in enumerate(queue)}
+    before: list[list[int]] = [[] for _ in queue]
+    for source, (code, spent, *since) in enumerate(queue):  # grows while it is read
+        later = [min(passed + 1, cap) for passed, cap in zip(since, caps, strict=True)]
+        ready = [passed >= cap for passed, cap in zip(since, caps, strict=True)]
+        for target in classes if spent == durations[code] else [code]:
+            if any(rule[1] == target and not free for rule, free in zip(forbidden, ready, strict=True)):
+                continue
+            entered = enter(target, min(spent + 1, durations[code]) if target == code else 1, later)
+            if entered not in number:
+                number[entered] = len(number)
+                before.append([])
+                queue.append(entered)
+                if len(queue) > MAX_STATES:
+                    raise ValueError(
+                        f"Rules that span many steps need more than {MAX_STATES} states. Give fewer rules, or shorter "
+                        "durations, such as those of longer epochs."
+                    )
+            before[number[entered]].append(source)
+    count = len(queue)
+    index = np.full((count, max(map(len, before))), count)
+    for state, earlier in enumerate(before):
+        index[state, : len(earlier)] = earlier
+    code_of = np.array([code for code, *_ in queue])
+    result = np.zeros(mask.shape, dtype=int)
+    for rows in np.array_split(np.arange(len(mask)), 1 + mask.size * count // BACK_POINTERS_AT_ONCE):
+        score = np.full((len(rows), count + 1), -np.inf)
+        score[:, : len(classes)] = probabilities[rows, 0]
+        pointers = []
+        for t in range(1, mask.shape[1]):
+            options = score[:, index]  # (rows, states, earlier states)
+            best = options.argmax(-1)
+            gained = np.take_along_axis(options, best[..., None], -1)[..., 0] + probabilities[rows, t][:, code_of]
+            real = mask[rows, t, None]
+            pointers.append(np.where(real, index[np.arange(count), best], np.arange(count)))
+            score[:, :count] = np.where(real, gained, score[:, :count])
+        state = score[:, :count].argmax(-1)
+        result[rows, -1] = code_of[state]
+        for t in range(mask.shape[1] - 1, 0, -1):
+            state = pointers[t - 1][np.arange(len(rows)), state]
+            result[rows, t - 1] = code_of[state]
+    return result

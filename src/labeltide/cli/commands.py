@@ -54,7 +54,7 @@ class _Console(Console):
 console = _Console(soft_wrap=True, emoji=False, markup=False, highlight=False)
 
 
-FORMATS = "csv, labelstudio, elan, textgrid, edf, bids, wfdb, nsrr or mne"
+FORMATS = "csv, labelstudio, boris, elan, textgrid, nwb, edf, bids, raven, audacity, wfdb, nsrr or mne"
 
 
 @app.command

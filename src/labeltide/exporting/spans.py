@@ -26,9 +26,18 @@ from labeltide.tables.columns import code_values
 from labeltide.tables.words import words
 
 WHAT = ("issues", "corrected", "both")
-TIERS = {"elan": ".eaf", "textgrid": ".TextGrid"}  # one file for each recording, with a tier for each annotator
-SINGLE = {"edf": ".edf", "bids": "_events.tsv", "wfdb": "", "nsrr": ".xml", "mne": "-annot.fif"}  # for each annotator
-FORMATS = ("csv", "labelstudio", *TIERS, *SINGLE)  # the first two write one file for all recordings
+WHOLE = {"labelstudio": "tasks.json", "boris": "project.boris"}  # one file for all recordings
+TIERS = {"elan": ".eaf", "textgrid": ".TextGrid", "nwb": ".nwb"}  # for each recording, which tells annotators apart
+SINGLE = {  # one file for each annotator
+    "edf": ".edf",
+    "bids": "_events.tsv",
+    "raven": ".txt",
+    "audacity": ".txt",
+    "wfdb": "",
+    "nsrr": ".xml",
+    "mne": "-annot.fif",
+}
+FORMATS = ("csv", *WHOLE, *TIERS, *SINGLE)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,9 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
                 options: dict[str, dict[str, Any]] = {  # what the writer of a format needs to know of the recording
                     "bids": {"bids": True},
                     "edf": {"start": about.began},
+                    "nwb": {"start": about.began},
                     "wfdb": {"rate": about.rate},
+                    "raven": {"rate": about.rate},
                     "textgrid": {"end": about.end},
                     "labelstudio": {"files": {key: each.signals for key, each in places.items() if each.signals}},
                 }
@@ -95,15 +106,15 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
     if not kinds:
         return []
     stems = dict(zip(recordings, _file_names(recordings), strict=True))
-    if to == "labelstudio" or to in TIERS:
+    if to in WHOLE or to in TIERS:
         tables = []
         for kind, spans in kinds.items():  # the kind as the annotator, before the annotator's own name
             names = [f"{kind} {who}" if several and who else kind for who in spans["annotator"].to_pylist()]
             index = spans.column_names.index("annotator")
             tables.append(spans.set_column(index, "annotator", pa.array(names, pa.string())))
         whole = pa.concat_tables(tables)
-        if to == "labelstudio":
-            return [("tasks.json", whole, "")]
+        if to in WHOLE:
+            return [(WHOLE[to], whole, "")]
         return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
     parts: list[tuple[str, pa.Table, str]] = []
     taken: set[str] = set()
@@ -151,6 +162,7 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
 # The issues and the corrected labels of an audit as spans of its recordings.
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
+CHANCES = ["probability_right", "suggested_probability"]
 UNITS = {  # seconds of a unit, and the words for it in the name of a column
     0.001: {"ms", "msec", "millisecond", "milliseconds", "millis"},
     1.0: {"s", "sec", "secs", "second", "seconds"},
@@ -176,10 +188,10 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
     """Spans of the issues and of the corrected labels, the place of every recording, and messages.
 
     Without arrow an issue is labelled with the suggestion alone. Rows that follow each other and have the same
-    label are one span.
+    label are one span. Its confidence is the mean probability of the suggestion, or of the corrected label.
     """
     audit = load_audit_json(folder, ("table.columns", "table.classes"))
-    lines = read_labels(Path(folder), COLUMNS)
+    lines = read_labels(Path(folder), COLUMNS + CHANCES)
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
     lines, messages = use_settled(Path(folder), audit, lines)
@@ -211,7 +223,10 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
     issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
     timed = lines.select(["sequence", "annotator"])
     timed = timed.append_column("onset", pa.array(onset)).append_column("length", pa.array(length))
-    return _merge(timed, issue), _merge(timed, lines["corrected"]), places, messages
+    as_recorded, as_suggested = (pc.equal(lines["corrected"], other) for other in (recorded, suggested))
+    right, chance = (lines[name] for name in CHANCES)
+    sure = pc.if_else(as_recorded, right, pc.if_else(as_suggested, chance, pa.scalar(None, right.type)))
+    return _merge(timed, issue, chance), _merge(timed, lines["corrected"], sure), places, messages
 
 
 def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
@@ -268,9 +283,9 @@ def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, 
     return onset, length, places, messages
 
 
-def _merge(timed: pa.Table, label: Any) -> pa.Table:
+def _merge(timed: pa.Table, label: Any, confidence: Any) -> pa.Table:
     """Spans of rows that follow each other with the same label; rows without one belong to none."""
-    table = timed.append_column("label", label)
+    table = timed.append_column("label", label).append_column("confidence", confidence)
     table = table.filter(pc.is_valid(table["label"]))
     if not table.num_rows:
         return no_spans()
@@ -284,8 +299,9 @@ def _merge(timed: pa.Table, label: Any) -> pa.Table:
     last = np.append(first[1:], len(onset)) - 1
     kept = table.take(pa.array(first))
     duration = onset[last] + length[last] - onset[first]
-    names = (kept[name].to_pylist() for name in ("label", "annotator", "sequence"))
-    return make_spans(onset[first], duration, *names)[0]
+    label, annotator, recording = (kept[name].to_pylist() for name in ("label", "annotator", "sequence"))
+    sure = np.add.reduceat(table["confidence"].to_numpy(), first) / (last - first + 1)
+    return make_spans(onset[first], duration, label, annotator, recording, sure.round(4))[0]
 
 
 def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:

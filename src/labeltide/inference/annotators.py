@@ -1,4 +1,4 @@
-"""Several annotators: their agreement (kappas), their consensus with the Q(t) of each, and alarms of drift.
+"""Several annotators: their agreement (kappas, bouts), their consensus with the Q(t) of each, and alarms of drift.
 
 Agreement is not accuracy: annotators who make the same errors agree, and a rare class lowers kappa (Feinstein and
 Cicchetti 1990). Only trusted labels or evidence from elsewhere can show errors that all share.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
 from scipy.special import expit, logit
 from scipy.stats import t as student
 
@@ -21,6 +25,8 @@ from labeltide._display import ShortRepr
 from labeltide.chain.annotators import Candidate, Crowd, fit_annotators, list_labels
 from labeltide.inference.audit import differs_probability
 from labeltide.inference.display import ConsensusDisplay, check_names
+from labeltide.recordings.spans.formats import read_spans
+from labeltide.recordings.spans.table import by_recording, lines_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +180,115 @@ def _beyond_chance(observed: float, by_chance: float, any_seen: bool) -> float:
     if not any_seen or by_chance > 1 - 1e-12:
         return float("nan")
     return float((observed - by_chance) / (1 - by_chance))
+
+
+BLOCKS = 10  # by hand: of a recording, the units of intervals where there are few recordings
+MIN_RECORDINGS = 5  # by hand: from which on recordings are the units
+
+
+def event_agreement(first: Any, second: Any, *, overlap: float = 0.5) -> pa.Table:
+    """Compare two annotators by bouts (F1) and by time (Cohen's kappa), with no grid of steps.
+
+    Two bouts of a label match if their intersection over union reaches `overlap`; each matches one bout at most, by the
+    assignment problem (Kuhn 1955). Kappa is that of the labels at every moment between the first onset and the last
+    end of a recording, in which no bout is one more label; windows play no part. The 95 % intervals are from the
+    delete-one jackknife over recordings, or over ten stretches of each where there are fewer than five; in simulations
+    they held the truth in 95 % of 20 recordings, and that of kappa in 84 % of single ones with 40 bouts.
+
+    Parameters
+    ----------
+    first, second : paths of files of spans, or tables with columns onset, duration, label and recording
+        Recordings are matched by name, unless there is one on each side; those of one side alone do not count, nor do
+        events without duration.
+    overlap : float, default 0.5
+
+    Returns
+    -------
+    pyarrow.Table
+        A line for all labels (label is None) and one for each: first and second, the numbers of bouts; matched; f1 and
+        kappa with lower and upper bounds. With a label of its own, kappa is that of this label against all others.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.event_agreement("night.csv", "night.csv")["kappa"].to_pylist()
+    [1.0, 1.0, 1.0]
+    """
+    _validation.check_number("overlap", overlap, 0, 1, above=True)
+    sides = [by_recording(read_spans(one).spans if isinstance(one, str | Path) else one) for one in (first, second)]
+    if [len(side) for side in sides] == [1, 1]:
+        sides = [dict(zip([None], side.values(), strict=True)) for side in sides]
+    shared = [name for name in sides[0] if name in sides[1]]
+    if not shared:
+        raise ValueError("first and second must have recordings of the same name. They share none.")
+    pairs = [[[line for line in lines_of(side[name]) if line[1] > 0] for side in sides] for name in shared]
+    names = sorted({label for pair in pairs for lines in pair for _, _, label in lines})
+    blocks = 1 if len(pairs) >= MIN_RECORDINGS else BLOCKS
+    parts = [_count_bouts(pair, names, blocks, overlap) for pair in pairs if all(pair)]
+    if not parts:
+        raise ValueError(
+            "first and second must have spans in the same recordings. Every shared one lacks those of one."
+        )
+    bouts, times = (np.concatenate(values) for values in zip(*parts, strict=True))
+
+    def measure(bouts: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """F1 and kappa of all labels and of each, from sums over units: (2, labels + 1)."""
+        of, matched = bouts[:2].sum(0), bouts[2]
+        f1 = 2 * np.append(matched.sum(), matched) / np.append(of.sum(), of).clip(1)
+        share = times / times.sum()
+        rows, columns, same = share.sum(1), share.sum(0), share.diagonal()
+        kappas = [_beyond_chance(same.sum(), float(rows @ columns), True)]
+        for one, other, both in zip(rows[:-1], columns[:-1], same[:-1], strict=True):
+            chance = one * other + (1 - one) * (1 - other)
+            kappas.append(_beyond_chance(1 - one - other + 2 * both, float(chance), True))
+        return np.stack([f1, kappas])
+
+    total = bouts.sum(0), times.sum(0)
+    f1, kappa = measure(*total)
+    without = np.stack([measure(total[0] - some, total[1] - time) for some, time in zip(bouts, times, strict=True)])
+    units = len(without)
+    error = np.sqrt((units - 1) / units * np.square(without - without.mean(0)).sum(0))
+    half = student.ppf((1 + CONFIDENCE) / 2, units - 1) * error
+    counts = np.concatenate([total[0].sum(1, keepdims=True), total[0]], axis=1).astype(int)
+    columns = {"label": [None, *names]} | dict(zip(("first", "second", "matched"), counts, strict=True))
+    for name, value, width, least in (("f1", f1, half[0], 0), ("kappa", kappa, half[1], -1)):
+        columns |= {
+            name: value,
+            f"{name}_lower": (value - width).clip(least),
+            f"{name}_upper": (value + width).clip(max=1),
+        }
+    return pa.table(columns)
+
+
+def _count_bouts(
+    lines: list[list[tuple[float, float, str]]], names: list[str], blocks: int, overlap: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bouts of both annotators and matched ones, (blocks, 3, labels), and the time of each pair of labels."""
+    onsets, durations = ([np.array([line[k] for line in side]) for side in lines] for k in (0, 1))
+    labels = [np.searchsorted(names, [label for _, _, label in side]) for side in lines]
+    sides = [(onset, onset + duration) for onset, duration in zip(onsets, durations, strict=True)]
+    edges = np.linspace(min(onset.min() for onset, _ in sides), max(end.max() for _, end in sides), blocks + 1)
+    cuts = np.unique(np.concatenate([edges, *sides[0], *sides[1]]))
+    bouts, times = np.zeros((blocks, 3, len(names))), np.zeros((blocks, len(names) + 1, len(names) + 1))
+    codes = np.full((2, len(cuts) - 1), len(names))
+    places = [np.clip(np.searchsorted(edges, onset, "right") - 1, 0, blocks - 1) for onset, _ in sides]
+    for number, ((onset, end), label) in enumerate(zip(sides, labels, strict=True)):
+        np.add.at(bouts[:, number], (places[number], label), 1)
+        for begin, stop, code in zip(np.searchsorted(cuts, onset), np.searchsorted(cuts, end), label, strict=True):
+            codes[number, begin:stop] = code
+    block = np.clip(np.searchsorted(edges, cuts[:-1], "right") - 1, 0, blocks - 1)
+    np.add.at(times, (block, *codes), np.diff(cuts))
+    for code in range(len(names)):
+        mine, theirs = (np.flatnonzero(label == code) for label in labels)
+        (onset, end), (other_onset, other_end) = (
+            (onset[at], end[at]) for (onset, end), at in zip(sides, (mine, theirs), strict=True)
+        )
+        both = np.minimum.outer(end, other_end) - np.maximum.outer(onset, other_onset)
+        union = np.add.outer(end - onset, other_end - other_onset) - both
+        quality = np.where(both >= overlap * union, both / union, 0.0)
+        rows, columns = linear_sum_assignment(-quality)
+        np.add.at(bouts[:, 2, code], places[0][mine[rows[quality[rows, columns] > 0]]], 1)
+    return bouts, times
 
 
 # Consensus of annotators: `chain/annotators.py` fits the model, this part checks the input and describes the result.

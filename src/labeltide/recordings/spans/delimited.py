@@ -1,58 +1,55 @@
-"""Spans as CSV or TSV: our own columns, BIDS events, and the exports of BORIS.
+"""Spans as text: our own columns, BIDS events, selections of Raven, labels of Audacity, and BORIS.
 
 A file has a header and one line for each span: onset (or start, begin) with duration or end (or stop), label (or
-trial_type of BIDS, Behavior of BORIS), and where there are any annotator and recording. All times are in seconds.
-BORIS also writes one line for the start and one for the stop of a behaviour ("tabular events"); they are joined.
+trial_type of BIDS, Behavior of BORIS), and where there are any annotator, recording and confidence. All times are in
+seconds. A label track of Audacity has no header. BORIS also writes one line for the start and one for the stop of a
+behaviour ("tabular events"), as it does in its projects; they are joined.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from labeltide._files import bare_text, csv_text, write_atomically
-from labeltide.recordings.spans.table import SpanFile, check_writable, make_spans, spans_of_lines
+from labeltide._files import bare_text, csv_text, to_json, write_atomically
+from labeltide.recordings.spans.table import (
+    SpanFile,
+    by_annotator,
+    by_recording,
+    check_writable,
+    lines_of,
+    make_spans,
+    spans_of_lines,
+)
 
 MISSING = ("", "n/a")  # as BIDS writes it
 NO_DURATION = ("na", "nan")  # as BORIS writes it for point events
-COLUMNS = {  # role → names in small letters, the likeliest first
-    "onset": (
-        "onset",
-        "onset (s)",
-        "start",
-        "start (s)",
-        "start_s",
-        "begin",
-        "begin (s)",
-        "start_time",
-        "t_start",
-        "from",
-    ),
-    "duration": ("duration", "duration (s)", "duration_s", "length"),
-    "end": ("end", "end (s)", "end_s", "stop", "stop (s)", "offset", "end_time", "stop_time", "t_end", "to"),
-    "label": ("label", "trial_type", "behavior", "behaviour", "stage", "description", "annotation", "event", "class"),
-    "annotator": ("annotator", "scorer", "rater", "coder", "observer", "expert", "annotator_id"),
-    "recording": (
-        "recording",
-        "observation id",
-        "record",
-        "file",
-        "filename",
-        "subject_session",
-        "sequence",
-        "session",
-    ),
+ROLES = {  # role → names of columns in small letters, the likeliest first
+    "onset": "onset | onset (s) | start | start (s) | start_s | start_time | t_start | begin | begin (s) "
+    "| begin time (s) | from",
+    "duration": "duration | duration (s) | duration_s | length",
+    "end": "end | end (s) | end time (s) | end_s | stop | stop (s) | offset | end_time | stop_time | t_end | to",
+    "label": "label | trial_type | behavior | behaviour | stage | description | annotation | event | class | species",
+    "annotator": "annotator | scorer | rater | coder | observer | expert | annotator_id",
+    "recording": "recording | observation id | record | file | filename | subject_session | sequence | session",
+    "confidence": "confidence",
 }
+COLUMNS = {role: names.split(" | ") for role, names in ROLES.items()}
 STATUS = ("status", "behavior type")  # older and newer versions
 BEHAVIOUR, TIME = "behavior", "time"
 OBSERVATION, SUBJECT = "observation id", "subject"
 NOBODY = ("", "no focal subject")  # in the column of subjects
 HEADER_WITHIN = 60  # lines, because BORIS can write a preface
+VIEW, SELECTION = "view", "selection"  # of Raven, which may list a selection once for each view
+LABEL_TRACK = re.compile(r"-?\d+([.,]\d+)?\t-?\d+([.,]\d+)?\t.")  # a line of Audacity
 
 
 def read_file(path: Path) -> SpanFile:
@@ -73,11 +70,30 @@ def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
     ):
         raise ValueError("In a file of spans n/a stands for what is missing. Got it as a name. Rename it.")
     tabs = bids or path.suffix.lower() == ".tsv"
+    if spans["confidence"].null_count == len(spans):
+        spans = spans.drop_columns(["confidence"])
     head = ["trial_type" if bids and name == "label" else name for name in spans.column_names]
     missing = "n/a" if bids else None
-    lines = zip(*(column.to_pylist() for column in spans.columns), strict=True)
+    lines = lines_of(spans, *spans.column_names)
     rows = [[missing if cell is None else cell for cell in line] for line in lines]
     write_atomically(path, csv_text([head, *rows], "\t" if tabs else ",").encode())
+
+
+def write_raven(spans: pa.Table, path: Path, *, rate: float = 44100.0) -> None:
+    """Write a selection table of Raven, whose selections reach from 0 Hz to half the rate of the recording."""
+    check_writable(spans, "Raven selections", "recording", "annotator")
+    head = ["Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "Low Freq (Hz)", "High Freq (Hz)"]
+    rows: list[list[Any]] = [[*head, "Annotation", "Confidence"]]
+    for onset, duration, label, _, _, sure in lines_of(spans, *spans.column_names):
+        rows.append([len(rows), "Spectrogram 1", 1, onset, onset + duration, 0.0, rate / 2, label, sure])
+    write_atomically(path, csv_text(rows, "\t").encode())
+
+
+def write_audacity(spans: pa.Table, path: Path) -> None:
+    """Write a label track of Audacity, which has a start, an end and a label in each line, and no header."""
+    check_writable(spans, "Audacity labels", "recording", "annotator")
+    lines = [f"{onset:.6f}\t{onset + duration:.6f}\t{label}\n" for onset, duration, label in lines_of(spans)]
+    write_atomically(path, "".join(lines).encode())
 
 
 def is_spans(path: Path) -> bool:
@@ -113,6 +129,9 @@ def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[s
     if "\0" in text:
         raise ValueError("it is not a text file")
     lines = text.splitlines()[:HEADER_WITHIN]
+    if lines and LABEL_TRACK.match(lines[0]):  # lines that begin with a backslash hold frequencies
+        labelled = [line.split("\t", 2) for line in text.splitlines() if LABEL_TRACK.match(line)]
+        return ["start", "end", "label"], labelled
     separator = max(",;\t", key=lambda mark: max((line.count(mark) for line in lines), default=0))
     if path.suffix.lower() == ".tsv":
         separator = "\t"
@@ -135,6 +154,8 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
     indices = {role: _column(names, role) for role in COLUMNS}
     if indices["duration"] is None and indices["end"] is None:
         raise ValueError("there is no column of durations or ends. Name it duration or end")
+    if VIEW in names and SELECTION in names:
+        lines = list({_cell(line, names.index(SELECTION)): line for line in lines}.values())
     columns = {role: [_cell(line, place) for line in lines] for role, place in indices.items() if place is not None}
     for role in ("annotator", "recording"):
         if (place := indices[role]) is not None:
@@ -150,7 +171,8 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
         recording = [name for name, _ in name_recordings(names, lines, stem)]
     else:
         recording = [name or stem for name in columns.get("recording", [None] * len(lines))]
-    return make_spans(onset, duration, columns["label"], columns.get("annotator"), recording)
+    confidence = _numbers(columns["confidence"]) if "confidence" in columns else None
+    return make_spans(onset, duration, columns["label"], columns.get("annotator"), recording, confidence)
 
 
 def _cell(line: list[str], index: int) -> str | None:
@@ -226,3 +248,66 @@ def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa
             f"{unpaired} line{'s' if unpaired > 1 else ''} of BORIS without a matching start or stop left out.",
         )
     return spans, messages
+
+
+# Projects of BORIS (.boris, JSON of format 7): an observation has events. Those of a behaviour that is a state are its
+# beginning and its end in turn, and do not say which.
+
+STATE, POINT = "State event", "Point event"
+OBSERVATION_FIELDS = """{"file": [], "type": "LIVE", "date": "1970-01-01T00:00:00", "description": "", "time offset": 0,
+"media_info": {"offset": {}}, "independent_variables": {}, "visualize_spectrogram": false, "scan_sampling_time": 0,
+"close_behaviors_between_videos": false}"""
+BEHAVIOUR_FIELDS = """{"key": "", "description": "", "category": "", "excluded": "", "coding map": "",
+"modifiers": {}}"""
+PROJECT_FIELDS = """{"time_format": "s", "project_date": "1970-01-01T00:00:00", "project_description": "",
+"project_format_version": "7.0", "subjects_conf": {}, "behavioral_categories": [], "independent_variables": {},
+"coding_map": {}, "behaviors_coding_map": [], "converters": {}}"""
+
+
+def read_project(path: Path) -> SpanFile:
+    """Read the observations of a project; recordings are named as in the exports of BORIS."""
+    project = json.loads(path.read_bytes())
+    states = {each["code"] for each in project["behaviors_conf"].values() if each["type"].startswith(STATE)}
+    lines: list[list[str]] = []
+    for observation, content in project["observations"].items():
+        begun: set[tuple[str, str]] = set()
+        for time, subject, behaviour, *_ in sorted(content["events"], key=lambda event: event[0]):
+            kind = "POINT" if behaviour not in states else "STOP" if (subject, behaviour) in begun else "START"
+            begun ^= {(subject, behaviour)}
+            lines.append([observation, subject, behaviour, str(time), kind])
+    names = [OBSERVATION, SUBJECT, BEHAVIOUR, TIME, STATUS[0]]
+    spans, messages = join_events(names, lines, path.stem)
+    return SpanFile(spans, messages=messages, observations=dict(name_recordings(names, lines, path.stem)))
+
+
+def write_project(spans: pa.Table, path: Path) -> tuple[str, ...]:
+    """Write a project with a live observation for each recording and annotator; says what was joined."""
+    check_writable(spans, "BORIS projects")
+    kinds = {label: POINT if duration == 0 else STATE for _, duration, label in lines_of(spans)}
+    mixed = [label for _, duration, label in lines_of(spans) if (duration == 0) != (kinds[label] == POINT)]
+    if mixed:
+        raise ValueError(
+            f"A behaviour of BORIS is a state or a point event. {mixed[0]!r} has spans and events without duration. "
+            "Rename the events."
+        )
+    observations, joined = {}, 0
+    for recording, part in by_recording(spans).items():
+        for annotator, own in by_annotator(part).items():
+            events: list[list[Any]] = []
+            stops: dict[str, list[Any]] = {}  # the last end of each behaviour
+            for onset, duration, label in lines_of(own):
+                if kinds[label] == STATE and label in stops and onset <= stops[label][0]:
+                    stops[label][0] = max(stops[label][0], onset + duration)
+                    joined += 1
+                    continue
+                events.append([onset, "", label, "", ""])
+                if kinds[label] == STATE:
+                    stops[label] = [onset + duration, "", label, "", ""]
+                    events.append(stops[label])
+            name = " ".join(filter(None, (recording, annotator))) or path.stem
+            observations[name] = json.loads(OBSERVATION_FIELDS) | {"events": sorted(events)}
+    behaviours = [json.loads(BEHAVIOUR_FIELDS) | {"type": kind, "code": code} for code, kind in kinds.items()]
+    project = json.loads(PROJECT_FIELDS) | {"project_name": path.stem, "observations": observations}
+    project["behaviors_conf"] = {str(number): each for number, each in enumerate(behaviours)}
+    write_atomically(path, json.dumps(to_json(project), ensure_ascii=False, allow_nan=False).encode())
+    return (f"{joined} spans of BORIS joined to the one before with the same label.",) if joined else ()

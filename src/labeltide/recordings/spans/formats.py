@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -586,8 +586,97 @@ def _spans_of_annotations(annotations: Any, shift: float, recording: str) -> tup
     return make_spans(onset, annotations.duration, list(annotations.description), None, recording)
 
 
+# Intervals of NWB by pynwb: every table of intervals with a column of labels is read.
+
+
+def read_nwb(path: Path, pynwb: Any) -> SpanFile:
+    """Read the tables of intervals; the annotator is in a column, or else the name of the table."""
+    found: list[tuple[Any, ...]] = []
+    with pynwb.NWBHDF5IO(str(path), "r") as file:
+        content = file.read()
+        start = content.session_start_time.replace(tzinfo=None)
+        for table in content.objects.values():
+            if not isinstance(table, pynwb.epoch.TimeIntervals):
+                continue
+            columns = {name.casefold(): table[name][:] for name in table.colnames}
+            label = next((columns[name] for name in (*delimited.COLUMNS["label"], "labels") if name in columns), None)
+            if label is None:
+                continue
+            who = columns.get("annotator", [None if table.name == TIER else table.name] * len(label))
+            sure = columns.get("confidence", [None] * len(label))
+            begin, end = columns["start_time"], columns["stop_time"]
+            found += zip(begin, end - begin, label, who, [path.stem] * len(label), sure, strict=True)
+    spans, messages = spans_of_lines(found)
+    return SpanFile(spans, start=start, messages=messages)
+
+
+def write_nwb(spans: pa.Table, path: Path, pynwb: Any, *, start: datetime | None = None) -> tuple[str, ...]:
+    """Write one table of intervals; start is the wall clock at second 0, which NWB must have."""
+    check_writable(spans, "NWB intervals", "recording")
+    table = pynwb.epoch.TimeIntervals(name=TIER, description="labelled spans")
+    for name in ("label", "annotator", "confidence"):
+        table.add_column(name, f"the {name}; empty or NaN where it is not known")
+    for onset, duration, label, who, _, sure in lines_of(spans, *spans.column_names):
+        cells = {"label": label, "annotator": who or "", "confidence": float("nan") if sure is None else sure}
+        table.add_interval(onset, onset + duration, **cells)
+    began = (start or datetime(1970, 1, 1)).replace(tzinfo=UTC)
+    content = pynwb.NWBFile(session_description="labels", identifier=path.stem, session_start_time=began)
+    content.add_time_intervals(table)
+
+    def save(draft: Path) -> None:
+        with pynwb.NWBHDF5IO(str(draft), "w") as file:
+            file.write(content)
+
+    write_with(save, path)
+    return () if start else ("NWB needs a time at which the recording began. 1970-01-01 is written.",)
+
+
+# Events of SLEAP by sleap-io: they last from one frame of a video up to and with another.
+
+
+def read_sleap(path: Path, sleap: Any, *, rate: float | None = None) -> SpanFile:
+    """Read events; recordings are videos and subjects, and rate is that of frames where the video does not say it."""
+    found = []
+    for event in sleap.load_file(str(path), open_videos=False).events:
+        frames = rate or event.video.fps
+        if not frames:
+            raise ValueError("it does not say how many frames a second has. Give it as rate=")
+        recording = " ".join([Path(str(event.video.filename)).stem, *([event.subject.name] if event.subject else [])])
+        who = event.source or ("predicted" if event.is_predicted else None)
+        first, last = event.start_frame / frames, (event.end_frame + 1) / frames
+        found.append((first, last - first, event.type.name, who, recording, getattr(event, "score", None)))
+    spans, messages = spans_of_lines(found)
+    return SpanFile(spans, messages=messages)
+
+
+def write_sleap(spans: pa.Table, path: Path, sleap: Any, *, rate: float) -> tuple[str, ...]:
+    """Write events of a video for each recording, at frames of the given rate. Says how many are moved."""
+    check_writable(spans, "SLEAP events")
+    _validation.check_number("rate", rate, 1e-6, 1e9)
+    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
+    first, after = (np.rint(times * rate).astype(np.int64) for times in (onset, onset + duration))
+    videos: dict[str, Any] = {}
+    events = []
+    for number, (label, annotator, recording, confidence) in enumerate(lines_of(spans, *spans.column_names[2:])):
+        name = recording or path.stem
+        if name not in videos:
+            videos[name] = sleap.Video(filename=f"{name}.mp4", open_backend=False)
+            videos[name].fps = rate
+        frames = {"start_frame": int(first[number]), "end_frame": max(int(first[number]), int(after[number]) - 1)}
+        about = {"type": label, "video": videos[name], "source": annotator or "", **frames}
+        kind = sleap.UserEvent if confidence is None else partial(sleap.PredictedEvent, score=confidence)
+        events.append(kind(**about))
+    labels = sleap.Labels(videos=list(videos.values()), events=events)
+    write_with(lambda draft: sleap.save_file(labels, str(draft)), path)
+    moved = int(((np.abs(first / rate - onset) > 1e-9) | (first >= after)).sum())
+    return (f"{moved} spans moved to whole frames.",) if moved else ()
+
+
 ADAPTERS = {
     "csv": SpanFormat("spans", (".csv", ".tsv", ".txt"), delimited.read_file, delimited.write),
+    "raven": SpanFormat("a Raven selection table", (), delimited.read_file, delimited.write_raven),
+    "audacity": SpanFormat("Audacity labels", (), delimited.read_file, delimited.write_audacity),
+    "boris": SpanFormat("a BORIS project", (".boris",), delimited.read_project, delimited.write_project),
     "edf": SpanFormat("EDF", (".edf", ".bdf", ".rec"), read_edf, write_edf, ("edfio", "edf", "EDF"), None),
     "labelstudio": SpanFormat("a Label Studio export", (".json",), read_label_studio, write_label_studio),
     "wfdb": SpanFormat(
@@ -605,5 +694,7 @@ ADAPTERS = {
     "mne": SpanFormat(
         "a file of MNE-Python", RAW_FILES, read_mne, write_mne, ("mne", "mne", "files of MNE-Python"), None
     ),
+    "nwb": SpanFormat("NWB", (".nwb",), read_nwb, write_nwb, ("pynwb", "nwb", "NWB files"), None),
+    "sleap": SpanFormat("SLEAP", (".slp",), read_sleap, write_sleap, ("sleap_io", "sleap", "SLEAP files"), None),
 }
 SIGNALS = (".edf", ".bdf", ".rec", ".hea", *RAW_FILES)  # files that may hold signals

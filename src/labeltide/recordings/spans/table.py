@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("label", pa.string()),
         ("annotator", pa.string()),  # null where the file names none
         ("recording", pa.string()),
+        ("confidence", pa.float64()),  # of the annotator in the label, from 0 to 1; null where the file says none
     ]
 )
 Names = str | None | Sequence[str | None]
@@ -69,7 +70,12 @@ class SpanFile:
 
 
 def make_spans(
-    onset: Any, duration: Any, label: Sequence[Any], annotator: Names = None, recording: Names = None
+    onset: Any,
+    duration: Any,
+    label: Sequence[Any],
+    annotator: Names = None,
+    recording: Names = None,
+    confidence: Any = None,
 ) -> tuple[pa.Table, tuple[str, ...]]:
     """A span table, ordered by recording, annotator and onset, and sentences about spans that were left out.
 
@@ -79,10 +85,9 @@ def make_spans(
     """
     onsets, durations = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (onset, duration))
     labels = [None if value is None or not str(value).strip() else str(value).strip() for value in label]
-    table = pa.table(
-        [onsets, durations, pa.array(labels, pa.string()), *(_names(n, len(labels)) for n in (annotator, recording))],
-        schema=SCHEMA,
-    )
+    names = (_names(n, len(labels)) for n in (annotator, recording))
+    sure = pa.array([None] * len(labels) if confidence is None else confidence, pa.float64(), from_pandas=True)
+    table = pa.table([onsets, durations, pa.array(labels, pa.string()), *names, sure], schema=SCHEMA)
     placed = np.isfinite(onsets) & np.isfinite(durations) & (durations >= 0)
     named = np.array([text is not None for text in labels], dtype=bool)
     order = [(name, "ascending") for name in ("recording", "annotator", "onset")]
@@ -97,7 +102,7 @@ def make_spans(
 def spans_of_lines(
     lines: Sequence[tuple[Any, ...]], annotator: Names = None, recording: Names = None
 ) -> tuple[pa.Table, tuple[str, ...]]:
-    """`make_spans` of lines of onset, duration and label, with annotator and recording where lines have them."""
+    """`make_spans` of lines of onset, duration and label, perhaps with annotator, recording and confidence."""
     onset, duration, label, *names = zip(*lines, strict=True) if lines else ((), (), ())
     return make_spans(onset, duration, label, *names, *(annotator, recording)[len(names) :])
 
