@@ -24,11 +24,11 @@ from labeltide.auditing.reading import (
     AuditInput,
     AuditSteps,
     TrainingWindows,
+    check_features,
     needed_columns,
     overview_of,
     position_feature,
     say_blank,
-    without_features,
 )
 from labeltide.auditing.resume import WINDOWS, check_windows_disk
 from labeltide.auditing.stages import Stages
@@ -294,7 +294,7 @@ def _fit(
         settled = prepared.decisions["used"] if prepared.decisions else 0
         said.append(describe_trusted(survey.trusted - settled, prepared.shown.trusted))
     if not features.columns:
-        said.append(without_features(rows.n_annotators))
+        check_features(rows.n_annotators)
     usual, gaps_said = _find_gaps(layout, rows.steps, windows)
     layout = replace(layout, encoders=features.encoders, clocks=clocks, usual=usual)
     return layout, features, (*said, *gaps_said)

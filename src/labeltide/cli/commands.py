@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -45,7 +46,7 @@ class _Console(Console):
 console = _Console(soft_wrap=True, emoji=False, markup=False, highlight=False)
 
 
-FORMATS = "csv, labelstudio, elan, textgrid, edf, bids, wfdb, nsrr or mne"
+FORMATS = "csv, boris, labelstudio, elan, textgrid, edf, bids, wfdb, nsrr or mne"
 
 
 @app.command
@@ -325,6 +326,66 @@ def audit(
         if output.quiet and not output.for_machines:
             Console(stderr=True, soft_wrap=True).print(f"labeltide: {check.sentence}", style="red", markup=False)
         raise SystemExit(check.exit_code)
+
+
+@app.command
+def consensus(
+    table: Annotated[
+        str,
+        Parameter(
+            help="A table, or files of spans (CSV, BORIS, ELAN, TextGrid, Label Studio): a file, a folder, or several "
+            "with commas between."
+        ),
+    ],
+    *,
+    annotators: Annotated[
+        str | None,
+        Parameter(help="The columns of labels, one per annotator, separated by commas; of spans, whom to compare."),
+    ] = None,
+    sequence: Annotated[str | None, Parameter(help="The column that names the person, night or recording.")] = None,
+    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
+    label: Annotated[str | None, Parameter(help="The column of labels of a table with a row for each label.")] = None,
+    annotator: Annotated[str | None, Parameter(help="The column that names who recorded it.")] = None,
+    clock: Annotated[
+        str | None,
+        Parameter(help="A column, hour_of_day, day_of_week, days or position; it may differ between annotators."),
+    ] = None,
+    missing: Annotated[str | None, Parameter(help="Labels that mean 'not recorded', or none.")] = None,
+    classes: Annotated[str | None, Parameter(help="All classes, separated by commas.")] = None,
+    timezone: Annotated[str | None, Parameter(help="Convert times to a time zone, such as Europe/Berlin.")] = None,
+    epoch: Annotated[
+        float | None, Parameter(help="The seconds of a step, on which spans are laid or which times count.")
+    ] = None,
+    to: Annotated[str | None, Parameter(help=f"Also write the consensus as spans: {FORMATS}.")] = None,
+    out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-consensus.")] = None,
+    output: OutputOptions = OutputOptions(),
+) -> None:
+    """Compare annotators without signals: who differs how and when; writes a page and the consensus as spans."""
+    from labeltide.exporting.consensus import compare_annotators
+
+    folder = out or Path(f"{Path(table.split(',')[0]).name.split('.')[0]}-consensus")
+    command = shlex.join(["labeltide", *sys.argv[1:]])
+    result = compare_annotators(
+        table,
+        annotators=annotators,
+        sequence=sequence,
+        time=time,
+        label=label,
+        annotator=annotator,
+        clock=clock,
+        missing=missing,
+        classes=classes,
+        timezone=timezone,
+        epoch=epoch,
+        to=to,
+        out=folder,
+        verbose=not output.quiet,
+        command=command,
+    )
+    if output.for_machines:
+        output.show(json.dumps(result.summary))
+    else:
+        output.show(f"{result}\nPage       {folder / 'report.html'}")
 
 
 @app.command

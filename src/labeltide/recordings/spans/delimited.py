@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,7 @@ COLUMNS = {  # role → names in small letters, the likeliest first
         "record",
         "file",
         "filename",
+        "track",
         "subject_session",
         "sequence",
         "session",
@@ -64,19 +66,32 @@ def read_file(path: Path) -> SpanFile:
     return SpanFile(spans, messages=messages, observations=observations)
 
 
-def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
-    """Write spans as CSV, or as TSV by the name of the file; bids names the label trial_type and writes n/a."""
-    path = Path(path)
-    check_writable(spans, "BIDS events" if bids else "spans")
+def write(spans: pa.Table, path: str | Path, *, layout: str = "spans") -> None:
+    """Write spans as CSV, or as TSV by the name of the file.
+
+    The layout "bids" names the label trial_type and writes n/a; "boris" writes tabular events, a line for each start
+    and each stop.
+    """
+    path, bids = Path(path), layout == "bids"
+    kinds = {"bids": ["BIDS events"], "boris": ["events of BORIS", "annotator"]}  # BORIS has no place for annotators
+    check_writable(spans, *kinds.get(layout, ["spans"]))
     if any(
         text in MISSING for name in ("label", "annotator", "recording") for text in spans[name].unique().to_pylist()
     ):
         raise ValueError("In a file of spans n/a stands for what is missing. Got it as a name. Rename it.")
-    tabs = bids or path.suffix.lower() == ".tsv"
+    lines: Iterable[Sequence[Any]] = zip(*(column.to_pylist() for column in spans.columns), strict=True)
     head = ["trial_type" if bids and name == "label" else name for name in spans.column_names]
+    if layout == "boris":
+        head = ["Observation id", "Behavior", "Behavior type", "Time"]
+        events = [
+            (recording, time, kind != "STOP", number, [recording, label, kind, time])
+            for number, (onset, duration, label, _, recording) in enumerate(lines)
+            for time, kind in ([(onset, "START"), (onset + duration, "STOP")] if duration else [(onset, "POINT")])
+        ]
+        lines = [line for *_, line in sorted(events, key=lambda event: event[:4])]
     missing = "n/a" if bids else None
-    lines = zip(*(column.to_pylist() for column in spans.columns), strict=True)
     rows = [[missing if cell is None else cell for cell in line] for line in lines]
+    tabs = bids or path.suffix.lower() == ".tsv"
     write_atomically(path, csv_text([head, *rows], "\t" if tabs else ",").encode())
 
 
