@@ -23,7 +23,7 @@ NAMES = ("onset", "duration", "label")
 FORMATS = {
     "csv": (delimited, "n.csv", {}, {"annotators": ("ann", "bob")}, 0),
     "tsv": (delimited, "n.tsv", {}, {"annotators": ("ann", "bob")}, 0),
-    "bids": (delimited, "n_events.tsv", {"bids": True}, {"annotators": ("ann", "bob")}, 0),
+    "bids": (delimited, "n_events.tsv", {"layout": "bids"}, {"annotators": ("ann", "bob")}, 0),
     "edf": (edf, "n.edf", {}, {}, 0),
     "label studio": (label_studio, "n.json", {}, {"annotators": ("ann", "bob")}, 1e-9),
     "label studio export": (label_studio, "n.json", {"annotations": True}, {"annotators": ("7", "a@b.c")}, 1e-9),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -183,8 +183,8 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading, labels_onl
         said.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
     overview = overview_of(counts, tidy, table.names, columns, features)
     if not features.columns:
-        if not labels_only:
-            check_features(rows.n_annotators)
+        if not labels_only and rows.n_annotators < 2:
+            check_features(1, columns.left_out)
         features = position_feature(rows.steps)
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
@@ -251,16 +251,17 @@ class NoFeaturesError(UnanswerableError):
     """Several annotators and no features: annotators can be compared, labels cannot be audited."""
 
 
-def check_features(n_annotators: int) -> None:
-    """Refuse a table in which no column is a feature."""
+def check_features(n_annotators: int, left_out: Mapping[str, str]) -> None:
+    """Refuse a table in which no column is a feature; `left_out` are columns that are none, and why."""
+    why = "".join(f" {quoted([name])} is none: {reason}." for name, reason in list(left_out.items())[:2])
     if n_annotators < 2:
         raise UnanswerableError(
             "With one annotator an audit needs features: nothing else can tell a wrong label from a right one. No "
-            "column is left that can be one. Name some with the option features (--features COLUMN,...)."
+            f"column is left that can be one. Name some with the option features (--features COLUMN,...).{why}"
         )
     raise NoFeaturesError(
         "An audit needs features, and no column is left for them. Labels of several annotators can be compared with "
-        "each other: use compare_annotators (labeltide consensus TABLE)."
+        f"each other: use compare_annotators (labeltide consensus TABLE).{why}"
     )
 
 

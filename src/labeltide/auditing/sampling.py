@@ -294,7 +294,7 @@ def _fit(
         settled = prepared.decisions["used"] if prepared.decisions else 0
         said.append(describe_trusted(survey.trusted - settled, prepared.shown.trusted))
     if not features.columns:
-        check_features(rows.n_annotators)
+        check_features(rows.n_annotators, prepared.shown.left_out)
     usual, gaps_said = _find_gaps(layout, rows.steps, windows)
     layout = replace(layout, encoders=features.encoders, clocks=clocks, usual=usual)
     return layout, features, (*said, *gaps_said)

@@ -306,15 +306,26 @@ def audit(
     """Find labels of a table that are likely wrong, and when and how they went wrong; writes a folder with a page."""
     from labeltide.auditing import machine_output
     from labeltide.auditing.options import default_folder
+    from labeltide.auditing.reading import NoFeaturesError
     from labeltide.auditing.run import audit as audit_table
     from labeltide.tables.files import without_secrets
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
     command = shlex.join(["labeltide", *map(without_secrets, sys.argv[1:])])
-    with where.context():
-        result = audit_table(
-            table, out=out or default_folder(table), verbose=not output.quiet, command=command, **vars(options)
+    try:
+        with where.context():
+            result = audit_table(
+                table, out=out or default_folder(table), verbose=not output.quiet, command=command, **vars(options)
+            )
+    except NoFeaturesError:
+        if limit is not None or options.resume:
+            raise
+        Console(stderr=True, soft_wrap=True).print(
+            "No column is left for features, so annotators are compared with each other (labeltide consensus)."
         )
+        names = ("sequence", "time", "annotator", "clock", "missing", "classes", "timezone")
+        same = {name: getattr(options, name) for name in names}
+        return consensus(table, annotators=options.label, out=out, output=output, **same)
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
         output.show(machine_output.audit_document(result.summary, result.folder, check))

@@ -116,6 +116,8 @@ def compare_annotators(
         epoch = None  # its times are seconds
     request = Request(sequence, time, annotators or label, None, annotator, clock)
     steps = read_audit_steps(table, request, Reading(False, timezone, missing, classes), labels_only=True)
+    if len(steps.clocks) > 1:
+        raise ValueError(f"Annotators are compared over one clock. Got {len(steps.clocks)}. Name one.")
     if steps.labels.shape[1] < 2:
         raise ValueError(
             "A comparison needs the labels of at least two annotators. Name a column for each (--annotators A,B), or "

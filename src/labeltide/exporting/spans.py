@@ -120,8 +120,14 @@ def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str
 
 def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: bool) -> list[tuple[str, pa.Table, str]]:
     """The name of each file, its spans and its recording; `several` annotators are told apart."""
-    if to in ("csv", "boris"):
+    if to == "csv" or (to == "boris" and not several):
         return [(f"{kind or 'spans'}.csv", spans, "") for kind, spans in kinds.items()]
+    if to == "boris":  # which has no place for annotators
+        each = [
+            (kind, who or "spans", own) for kind, spans in kinds.items() for who, own in by_annotator(spans).items()
+        ]
+        names = _file_names([f"{kind}-{who}" if kind else who for kind, who, _ in each])
+        return [(f"{name}.csv", own, "") for name, (*_, own) in zip(names, each, strict=True)]
     if not kinds:
         return []
     stems = dict(zip(recordings, _file_names(recordings), strict=True))

@@ -30,7 +30,6 @@ from labeltide.auditing.page.draw import (
 from labeltide.auditing.page.format import (
     Clock,
     View,
-    change_words,
     clock_views,
     display_name,
     interval,
@@ -246,7 +245,6 @@ def write_consensus(path: Path, summary: Mapping[str, Any]) -> None:
         kappa_drawing=drawer.agreement(),
         kappa_caveat=prevalence_caveat(agreement),
         pairs=page_tables.pairs(agreement),
-        changes=list(map(change_words, people)),
         number=number,
         is_known=is_known,
         interval=interval,
