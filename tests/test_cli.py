@@ -89,7 +89,7 @@ def test_the_version_is_said(run):
         ),
         (("predict", "nowhere", "study.csv", "--out", "new.txt"), "labeltide: The file must end in .parquet or .csv."),
         (("export", "nowhere"), "labeltide: Say what to write: either --onnx, or --to"),
-        (("export", "nowhere", "--to", "docx"), "labeltide: Unknown to 'docx'. Choose one of: csv, labelstudio,"),
+        (("export", "nowhere", "--to", "docx"), "labeltide: Unknown to 'docx'. Choose one of: csv, boris,"),
         (("export", "nowhere", "--to", "csv"), "labeltide: nowhere holds no audit.json."),
         (("audit", "nowhere.edf", "--epoch", "0"), "labeltide: epoch must be a number at least 0.001"),
         (("audit", "nowhere.edf", "--labels", "a.edf"), "labeltide: There is no file 'a.edf'."),

@@ -260,8 +260,8 @@ class WorkerOptions:
         return workers(self.workers, self.ray)
 
 
-def _command_options() -> type:
-    """The options of `labeltide.audit` that a command can have; a list is a text with commas."""
+def _command_options(*names: str) -> type:
+    """The options of `labeltide.audit` that a command can have, or some of them; a list is a text with commas."""
     from labeltide.auditing.options import ONLY_PYTHON, AuditOptions
 
     kinds: dict[str, Any] = {"bool": bool, "int": int, "float": float, "str": str, "int | None": int | None}
@@ -273,12 +273,14 @@ def _command_options() -> type:
             field(default=each.default),
         )
         for each in fields(AuditOptions)
-        if not each.metadata[ONLY_PYTHON]
+        if not each.metadata[ONLY_PYTHON] and (not names or each.name in names)
     ]
     return make_dataclass("AuditCommandOptions", options, frozen=True, namespace={"__module__": __name__})
 
 
 AuditCommandOptions: Any = _command_options()
+READING = ("sequence", "time", "label", "annotator", "clock", "missing", "classes", "timezone", "epoch")
+ReadingOptions: Any = _command_options(*READING)
 
 
 @app.command
@@ -323,9 +325,8 @@ def audit(
         Console(stderr=True, soft_wrap=True).print(
             "No column is left for features, so annotators are compared with each other (labeltide consensus)."
         )
-        names = ("sequence", "time", "annotator", "clock", "missing", "classes", "timezone")
-        same = {name: getattr(options, name) for name in names}
-        return consensus(table, annotators=options.label, out=out, output=output, **same)
+        reading = ReadingOptions(**{name: getattr(options, name) for name in READING})
+        return consensus(table, reading=reading, out=out, output=output)
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
         output.show(machine_output.audit_document(result.summary, result.folder, check))
@@ -353,20 +354,7 @@ def consensus(
         str | None,
         Parameter(help="The columns of labels, one per annotator, separated by commas; of spans, whom to compare."),
     ] = None,
-    sequence: Annotated[str | None, Parameter(help="The column that names the person, night or recording.")] = None,
-    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
-    label: Annotated[str | None, Parameter(help="The column of labels of a table with a row for each label.")] = None,
-    annotator: Annotated[str | None, Parameter(help="The column that names who recorded it.")] = None,
-    clock: Annotated[
-        str | None,
-        Parameter(help="A column, hour_of_day, day_of_week, days or position; it may differ between annotators."),
-    ] = None,
-    missing: Annotated[str | None, Parameter(help="Labels that mean 'not recorded', or none.")] = None,
-    classes: Annotated[str | None, Parameter(help="All classes, separated by commas.")] = None,
-    timezone: Annotated[str | None, Parameter(help="Convert times to a time zone, such as Europe/Berlin.")] = None,
-    epoch: Annotated[
-        float | None, Parameter(help="The seconds of a step, on which spans are laid or which times count.")
-    ] = None,
+    reading: Annotated[ReadingOptions, Parameter(name="*")] = ReadingOptions(),  # noqa: B008  (frozen)
     to: Annotated[str | None, Parameter(help=f"Also write the consensus as spans: {FORMATS}.")] = None,
     out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-consensus.")] = None,
     output: OutputOptions = OutputOptions(),
@@ -376,23 +364,8 @@ def consensus(
 
     folder = out or Path(f"{Path(table.split(',')[0]).name.split('.')[0]}-consensus")
     command = shlex.join(["labeltide", *sys.argv[1:]])
-    result = compare_annotators(
-        table,
-        annotators=annotators,
-        sequence=sequence,
-        time=time,
-        label=label,
-        annotator=annotator,
-        clock=clock,
-        missing=missing,
-        classes=classes,
-        timezone=timezone,
-        epoch=epoch,
-        to=to,
-        out=folder,
-        verbose=not output.quiet,
-        command=command,
-    )
+    given = {"annotators": annotators, "to": to, "out": folder, "command": command, **vars(reading)}
+    result = compare_annotators(table, verbose=not output.quiet, **given)
     if output.for_machines:
         output.show(json.dumps(result.summary))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from labeltide._display import ShortRepr
 from labeltide._files import to_json, write_json
+from labeltide._validation import check_choice
 from labeltide.auditing.findings import describe_agreement
+from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.page import write_consensus
 from labeltide.auditing.page.verdict import consensus_text
 from labeltide.auditing.reading import AuditSteps, read_audit_steps
@@ -22,11 +24,12 @@ from labeltide.recordings.recordings import SECONDS, SEQUENCE, read_annotators
 from labeltide.recordings.spans.delimited import is_spans
 from labeltide.tables.files import format_of
 from labeltide.tables.frames import write_safe_csv
-from labeltide.tables.roles import Labels, Names, Reading, Request
+from labeltide.tables.roles import Names
 from labeltide.tables.windows import cut_consecutive
 
 PIECE = 2000  # steps of a sequence that are fitted together; longer ones are cut
 STRETCHES = 20  # contested stretches on the page
+READING = ("sequence", "time", "label", "annotator", "clock", "missing", "classes", "timezone", "epoch")
 OURS = frozenset(("consensus.json", "consensus.csv", "annotators.csv", "report.html", "spans"))
 
 
@@ -65,19 +68,11 @@ def compare_annotators(
     table: Any,
     *,
     annotators: Names = None,
-    sequence: Names = None,
-    time: str | None = None,
-    label: str | None = None,
-    annotator: str | None = None,
-    clock: str | None = None,
-    missing: Labels = None,
-    classes: Labels = None,
-    timezone: str | None = None,
-    epoch: float | None = None,
     to: str | None = None,
     out: str | Path | None = None,
     verbose: bool = False,
     command: str | None = None,
+    **reading: Any,
 ) -> AnnotatorReport:
     """Compare annotators without signals: agreement, who differs how and when, contested steps, and a consensus.
 
@@ -87,14 +82,12 @@ def compare_annotators(
         Files of spans (CSV, BORIS, ELAN, TextGrid, Label Studio and others) are one file, a folder, or several with
         commas between; one file for each annotator, or one that names them.
     annotators : the columns of labels, one for each annotator; of spans, the annotators to compare (default: all)
-    sequence, time, missing, classes, timezone : as for `labeltide.audit`
-    label, annotator : of a table with a row for each label: the columns of the label and of who recorded it
-    clock : a column, hour_of_day, day_of_week, days or position (the default)
-        In a table with a row for each label, it may differ between annotators: the hours that each has worked.
-    epoch : seconds of a step, on which spans are laid, or which the times of a table count
     to : a format of `labeltide.write_spans`, in which the consensus is also written, into the folder `spans`
     out : the folder for the results
     verbose : whether to say what is done, and how long it will take
+    reading : sequence, time, label, annotator, clock, missing, classes, timezone, epoch, as for `labeltide.audit`
+        In a table with a row for each label, `label` and `annotator` are its columns, and `clock` may differ between
+        annotators: the hours that each has worked. An epoch is a step on which spans are laid, or which times count.
 
     Examples
     --------
@@ -107,15 +100,16 @@ def compare_annotators(
     """
     if out is not None:
         _check_folder(Path(out))
-    path = table if isinstance(table, str | Path) else None
-    messages: list[str] = []
+    check_choice("option", next((name for name in reading if name not in READING), "sequence"), READING)
+    options = AuditOptions(**reading)
+    path, epoch, messages = table if isinstance(table, str | Path) else None, options.epoch, list[str]()
+    request = replace(options.columns, label=annotators or options.label)
     if path is not None and _holds_spans(str(path)):
         names = annotators.split(",") if isinstance(annotators, str) else annotators or ()
         laid = read_annotators(path, [name.strip() for name in names], epoch)
-        table, annotators, sequence, time, messages = laid.table, laid.labels, SEQUENCE, SECONDS, laid.described["said"]
-        epoch = None  # its times are seconds
-    request = Request(sequence, time, annotators or label, None, annotator, clock)
-    steps = read_audit_steps(table, request, Reading(False, timezone, missing, classes), labels_only=True)
+        table, messages, epoch = laid.table, laid.described["said"], None  # its times are seconds
+        request = replace(request, label=laid.labels, sequence=SEQUENCE, time=SECONDS)
+    steps = read_audit_steps(table, request, options.reading, labels_only=True)
     if len(steps.clocks) > 1:
         raise ValueError(f"Annotators are compared over one clock. Got {len(steps.clocks)}. Name one.")
     if steps.labels.shape[1] < 2:

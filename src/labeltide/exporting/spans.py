@@ -135,9 +135,9 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
         tables = []
         for kind, spans in kinds.items():  # the kind as the annotator, before the annotator's own name
             people = spans["annotator"].to_pylist()
-            names = [f"{kind} {who}".strip() if several and who else kind or None for who in people]
+            named = [f"{kind} {who}".strip() if several and who else kind or None for who in people]
             index = spans.column_names.index("annotator")
-            tables.append(spans.set_column(index, "annotator", pa.array(names, pa.string())))
+            tables.append(spans.set_column(index, "annotator", pa.array(named, pa.string())))
         whole = pa.concat_tables(tables)
         if to == "labelstudio":
             return [("tasks.json", whole, "")]
