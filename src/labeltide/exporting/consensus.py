@@ -27,7 +27,7 @@ from labeltide.tables.frames import write_safe_csv
 from labeltide.tables.roles import Names
 from labeltide.tables.windows import cut_consecutive
 
-PIECE = 2000  # steps of a sequence that are fitted together; longer ones are cut
+PIECE = 256  # steps of a sequence that are fitted together; whole sequences of unequal length would be padded
 STRETCHES = 20  # contested stretches on the page
 READING = ("sequence", "time", "label", "annotator", "clock", "missing", "classes", "timezone", "epoch")
 OURS = frozenset(("consensus.json", "consensus.csv", "annotators.csv", "report.html", "spans"))
@@ -49,7 +49,7 @@ class AnnotatorReport(ShortRepr):
     spans : pyarrow.Table
         The consensus as spans, which `labeltide.write_spans` takes.
     consensus : labeltide.Consensus
-        Everything that was estimated; its rows are sequences, or pieces of 2,000 steps.
+        Everything that was estimated; its rows are pieces of sequences, of at most 256 steps.
     folder : Path of the results, or None
     """
 
