@@ -26,7 +26,10 @@ from labeltide.estimators.predictions import audit_predictions as audit_predicti
 from labeltide.estimators.predictions import cross_predict as cross_predict
 from labeltide.estimators.scoring import step_scorer as step_scorer
 from labeltide.estimators.storage import load as load
+from labeltide.exporting.consensus import AnnotatorReport as AnnotatorReport
+from labeltide.exporting.consensus import compare_annotators as compare_annotators
 from labeltide.exporting.spans import export_audit as export_audit
+from labeltide.exporting.spans import write_spans as write_spans
 from labeltide.inference.annotators import Agreement as Agreement
 from labeltide.inference.annotators import Consensus as Consensus
 from labeltide.inference.annotators import agreement as agreement

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from labeltide.tables.tidy import choose_spellings
+from labeltide.tables.tidy import choose_missing, choose_spellings
 
 EDF = ["Sleep stage W", "Sleep stage N1", "Sleep stage N2", "Sleep stage N3", "Sleep stage R"]
 
@@ -38,6 +38,7 @@ def test_stages_by_older_rules_are_not_joined_with_newer_ones():
     [
         ("Liegen", "Leigen"),
         ("Gehen", "Ghen"),
+        ("Wühlen", "Wuehlen"),
         ("Walking", "walkng"),
         ("walking upstairs", "wakling upstars"),
     ],
@@ -71,3 +72,8 @@ def test_names_that_may_be_classes_of_their_own_are_never_merged(counts):
 def test_capitals_and_blanks_are_joined_before_misspellings():
     spelled, _ = choose_spellings(Counter({"Walking": 1000, "walking ": 20, "Wlking": 2, "wlking": 3}))
     assert spelled == {"walking ": "Walking", "Wlking": "Walking", "wlking": "Walking"}
+
+
+def test_unknown_is_a_missing_label_in_other_languages():
+    for word in ("unbekannt", "Inconnu", "desconocido"):
+        assert choose_missing(Counter({"a": 10, "b": 10, word: 3}))[0] == {word}

@@ -350,14 +350,17 @@ def describe_curve(estimate: NoiseEstimate, kept: np.ndarray, n_labels: int, ann
     return curve
 
 
-def describe_agreement(table: AuditInput) -> dict[str, Any] | None:
-    """Kappas of pairs, of all annotators, and over the clock; None where no step has two labels."""
-    labels = table.from_steps(table.labels)  # (steps, annotators)
+def describe_agreement(
+    labels: np.ndarray, clock: np.ndarray, names: Sequence[str], classes: Sequence[str]
+) -> dict[str, Any] | None:
+    """Kappas of pairs, of all annotators, and over the clock; None where no step has two labels.
+
+    `labels` are of shape (steps, annotators), `clock` of shape (steps,).
+    """
     several = (labels >= 0).sum(1) > 1
-    if not table.annotator_names or not several.any():
+    if not several.any():
         return None
-    labels, clock = labels[several], table.from_steps(table.each_clock[0])[several]
-    names, n_classes = table.annotator_names, len(table.class_names)
+    labels, clock, n_classes = labels[several], clock[several], len(classes)
     kappas = cohen_kappas(labels, n_classes)
     together = (labels >= 0).astype(np.int64)
     steps = together.T @ together  # (annotators, annotators), labelled by both
@@ -370,7 +373,7 @@ def describe_agreement(table: AuditInput) -> dict[str, Any] | None:
         "cohen": [{"a": names[a], "b": names[b], "kappa": kappas[a, b], "steps": int(steps[a, b])} for a, b in pairs],
         "fleiss": fleiss_kappa(votes),
         "observed": observed_agreement(votes),
-        "largest_class": table.class_names[int(votes.sum(0).argmax())],
+        "largest_class": classes[int(votes.sum(0).argmax())],
         "largest_share": float(votes.sum(0).max() / votes.sum()),
         "clock": [float((edges[place] + edges[place + 1]) / 2) for place in shown],
         "fleiss_over_clock": [fleiss_kappa(votes[part == place]) for place in shown],
@@ -611,7 +614,12 @@ def describe_labels(
     described = {
         "issues": totals.describe_issues(table.sequence_names, table.class_names, judged),
         "contested": totals.describe_contested(table.class_names),
-        "agreement": describe_agreement(sample),
+        "agreement": describe_agreement(
+            sample.from_steps(sample.labels),
+            sample.from_steps(sample.each_clock[0]),
+            sample.annotator_names or (),
+            sample.class_names,
+        ),
         "plan": plan,
         "timelines": timelines,
         "encoders": [asdict(encoder) for encoder in sample.encoders],

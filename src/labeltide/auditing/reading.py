@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,17 +140,26 @@ def read_audit_table(
     return read_audit_steps(table, Request(**columns), Reading(drop_bad_rows, timezone, missing)).cut(window)
 
 
-def read_audit_steps(table: Any, request: Request, reading: Reading = Reading()) -> AuditSteps:  # noqa: B008  (frozen)
-    """Read the columns of a request, and those that it leaves to be found."""
+def read_audit_steps(
+    table: Any,
+    request: Request,
+    reading: Reading = Reading(),  # noqa: B008  (frozen)
+    *,
+    labels_only: bool = False,
+) -> AuditSteps:
+    """Read the columns of a request, and those that it leaves to be found.
+
+    With `labels_only` there are no features, and a clock may differ between annotators: shape (steps, annotators).
+    """
     try:
-        return _read_steps(open_table(table), request, reading)
+        return _read_steps(open_table(table), request, reading, labels_only)
     except pa.ArrowException as error:  # what no check above foresaw, in Arrow's own words
         raise ValueError(f"The table cannot be read: {str(error).rstrip('.')}.") from None
 
 
-def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSteps:
+def _read_steps(table: OpenTable, request: Request, reading: Reading, labels_only: bool) -> AuditSteps:
     loaded = load_table(table, needed_columns(table.names, request))
-    columns = find_columns(loaded, request)
+    columns = find_columns(loaded, request, with_features=not labels_only)
     loaded = name_table(loaded, table.written, columns, reading.missing)
     loaded, given, rows_said = keep_rows(loaded, columns, reading)
     counts = TableCounts()
@@ -161,7 +170,10 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, given)
     recorded = labels.of_steps(rows)
     features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
-    clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
+    people = rows.annotator if labels_only and rows.columns.annotator else None
+    clock, clocks, clocks_said = read_clocks(
+        loaded, columns.clock, columns.time, rows.moments, rows.steps, people=people
+    )
     said = [*columns.messages, *rows_said, *tidied_said, *say_blank(counts, columns)]
     said += [*(rows.moments.messages if rows.moments else ()), *features.messages, *clocks_said]
     trusted = None
@@ -170,7 +182,8 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
         said.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
     overview = describe_overview(counts, tidy, table.names, columns, features)
     if not features.columns:
-        said.append(without_features(rows.n_annotators))
+        if not labels_only and rows.n_annotators < 2:
+            check_features(1, columns.left_out)
         features = position_feature(rows.steps)
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
@@ -225,14 +238,22 @@ def needed_columns(names: Sequence[str], request: Request) -> set[str] | None:
     return named | {name for name in there if means(name, ANNOTATORS)}
 
 
-def without_features(n_annotators: int) -> str:
-    """A sentence on a table in which no column is a feature, where several annotators can still be compared."""
+class NoFeaturesError(UnanswerableError):
+    """Several annotators and no features: annotators can be compared, labels cannot be audited."""
+
+
+def check_features(n_annotators: int, left_out: Mapping[str, str]) -> None:
+    """Refuse a table in which no column is a feature; `left_out` are columns that are none, and why."""
+    why = "".join(f" {quoted([name])} is none: {reason}." for name, reason in list(left_out.items())[:2])
     if n_annotators < 2:
         raise UnanswerableError(
             "With one annotator, an audit needs features to distinguish wrong labels from right ones. No column is "
-            "left that could be a feature. Name some with the option features (--features COLUMN,...)."
+            f"left that could be a feature. Name some with the option features (--features COLUMN,...).{why}"
         )
-    return "No column is left for features, so the audit rests on the annotators and the position in the sequence."
+    raise NoFeaturesError(
+        "An audit needs features, and no column is left for them. Labels of several annotators can be compared with "
+        f"each other: use compare_annotators (labeltide consensus TABLE).{why}"
+    )
 
 
 def position_feature(steps: Steps) -> Features:

@@ -58,7 +58,13 @@ from labeltide.auditing.judging import (
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import AuditInput, audit_window, choose_source, read_audit_steps
+from labeltide.auditing.reading import (
+    AuditInput,
+    audit_window,
+    check_features,
+    choose_source,
+    read_audit_steps,
+)
 from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
 from labeltide.auditing.resume import Stages, Unfinished, disk_needed, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
@@ -313,6 +319,8 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
     decided = None if options.decisions is None else read_decided(Path(options.decisions))
     steps = read_audit_steps(table, options.columns, options.reading)
+    if not steps.features.names:
+        check_features(steps.rows.n_annotators, steps.rows.columns.left_out)
     if decided is not None:
         trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, decided, table)
         steps = replace(steps, trusted=trusted, said=(*steps.said, found["sentence"]), decisions=found)

@@ -22,10 +22,10 @@ from labeltide.auditing.page.format import count
 from labeltide.auditing.reading import (
     AuditInput,
     AuditSteps,
+    check_features,
     needed_columns,
     position_feature,
     say_blank,
-    without_features,
 )
 from labeltide.auditing.resume import Stages
 from labeltide.auditing.survey import (
@@ -259,7 +259,7 @@ def _fit(
         settled = prepared.decisions["used"] if prepared.decisions else 0
         said.append(describe_trusted(survey.trusted - settled, prepared.shown.trusted))
     if not features.columns:
-        said.append(without_features(rows.n_annotators))
+        check_features(rows.n_annotators, prepared.shown.left_out)
     usual, gaps_said = _find_gaps(layout, rows.steps, windows)
     layout = replace(layout, encoders=features.encoders, clocks=clocks, usual=usual)
     return layout, features, (*said, *gaps_said)

@@ -103,19 +103,27 @@ class Annotators(NamedTuple):
 
 
 def fit_annotators(
-    crowd: Crowd, candidates: Sequence[Candidate] | None = None, progress: Callable[[str], None] = lambda _: None
+    crowd: Crowd,
+    candidates: Sequence[Candidate] | None = None,
+    progress: Callable[[int, int, Candidate], None] = lambda *_: None,
 ) -> Annotators:
-    """Fit each annotator's Q(t), and give the belief in every true label."""
+    """Fit each annotator's Q(t), and give the belief in every true label.
+
+    `progress` is told how many forms of the model are fitted, how many there will be, and which is next.
+    """
     first = Candidate(power=0.0 if crowd.evidence is None else POWERS[1])
     shared = crowd.shared()
     comparable = bool(shared.any())
+    n_forms = len(candidates or ()) or 1
+    if candidates is None and comparable:
+        n_forms = 2 + (crowd.evidence is not None) * (len(POWERS) - 1) + (len(crowd.grid) > 1) * len(BANDWIDTHS)
     fits: dict[Candidate, _Fit] = {}
     scores: dict[Candidate, np.ndarray] = {}
 
     def best_of(options: Sequence[Candidate], best: Candidate | None, worth: float) -> Candidate:
         """The option of highest score; one that replaces `best` must gain `worth` standard errors."""
         for option in options:
-            progress(f"fit {option}")
+            progress(len(fits), n_forms, option)
             start = None if best is None or option.sequential != best.sequential else fits[best].posterior
             fits[option] = fit = _fit(crowd, option, start)
             if comparable:  # log-probability of each label given those of the other annotators

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import getpass
 import io
+import json
 import logging
 import os
 import shlex
@@ -268,8 +269,8 @@ class WorkerOptions:
         return workers(self.workers, self.ray)
 
 
-def _command_options() -> type:
-    """The options of `labeltide.audit` that a command can have; a list is a text with commas."""
+def _command_options(*names: str) -> type:
+    """The options of `labeltide.audit` that a command can have, or some of them; a list is a text with commas."""
     from labeltide.auditing.options import ONLY_PYTHON, AuditOptions
 
     kinds: dict[str, Any] = {"bool": bool, "int": int, "float": float, "str": str, "int | None": int | None}
@@ -281,12 +282,14 @@ def _command_options() -> type:
             field(default=each.default),
         )
         for each in fields(AuditOptions)
-        if not each.metadata[ONLY_PYTHON]
+        if not each.metadata[ONLY_PYTHON] and (not names or each.name in names)
     ]
     return make_dataclass("AuditCommandOptions", options, frozen=True, namespace={"__module__": __name__})
 
 
 AuditCommandOptions: Any = _command_options()
+READING = ("sequence", "time", "label", "annotator", "clock", "missing", "classes", "timezone", "epoch")
+ReadingOptions: Any = _command_options(*READING)
 
 
 @app.command
@@ -314,15 +317,25 @@ def audit(
     """Find labels in a table that are likely wrong, and when and how they went wrong; writes a folder with a page."""
     from labeltide.auditing.options import default_folder
     from labeltide.auditing.page import summary as machine_output
+    from labeltide.auditing.reading import NoFeaturesError
     from labeltide.auditing.run import audit as audit_table
     from labeltide.tables.files import without_secrets
 
     limit = None if fail_above is None else machine_output.read_share(fail_above)
     command = shlex.join(["labeltide", *map(without_secrets, sys.argv[1:])])
-    with where.context():
-        result = audit_table(
-            table, out=out or default_folder(table), verbose=not output.quiet, command=command, **vars(options)
+    try:
+        with where.context():
+            result = audit_table(
+                table, out=out or default_folder(table), verbose=not output.quiet, command=command, **vars(options)
+            )
+    except NoFeaturesError:
+        if limit is not None or options.resume:
+            raise
+        Console(stderr=True, soft_wrap=True).print(
+            "No column is left for features, so annotators are compared with each other (labeltide consensus)."
         )
+        reading = ReadingOptions(**{name: getattr(options, name) for name in READING})
+        return consensus(table, reading=reading, out=out, output=output)
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
     if output.format == "json":
         output.show(machine_output.audit_document(result.summary, result.folder, check))
@@ -334,6 +347,38 @@ def audit(
         if output.quiet and not output.for_machines:
             Console(stderr=True, soft_wrap=True).print(f"labeltide: {check.sentence}", style="red", markup=False)
         raise SystemExit(check.exit_code)
+
+
+@app.command
+def consensus(
+    table: Annotated[
+        str,
+        Parameter(
+            help="A table, or files of spans (CSV, BORIS, ELAN, TextGrid, Label Studio): a file, a folder, or several "
+            "with commas between."
+        ),
+    ],
+    *,
+    annotators: Annotated[
+        str | None,
+        Parameter(help="The columns of labels, one per annotator, separated by commas; of spans, whom to compare."),
+    ] = None,
+    reading: Annotated[ReadingOptions, Parameter(name="*")] = ReadingOptions(),  # noqa: B008  (frozen)
+    to: Annotated[str | None, Parameter(help=f"Also write the consensus as spans: {FORMATS}.")] = None,
+    out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-consensus.")] = None,
+    output: OutputOptions = OutputOptions(),
+) -> None:
+    """Compare annotators without signals: who differs how and when; writes a page and the consensus as spans."""
+    from labeltide.exporting.consensus import compare_annotators
+
+    folder = out or Path(f"{Path(table.split(',')[0]).name.split('.')[0]}-consensus")
+    command = shlex.join(["labeltide", *sys.argv[1:]])
+    given = {"annotators": annotators, "to": to, "out": folder, "command": command, **vars(reading)}
+    result = compare_annotators(table, verbose=not output.quiet, **given)
+    if output.for_machines:
+        output.show(json.dumps(result.summary))
+    else:
+        output.show(f"{result}\nPage       {folder / 'report.html'}")
 
 
 @app.command

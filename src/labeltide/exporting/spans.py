@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -66,22 +66,51 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     >>> [path.name for path in written.files]
     ['corrected.csv']
     """
-    _validation.check_choice("to", to, FORMATS)
     _validation.check_choice("what", what, WHAT)
     folder = Path(folder)
-    place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
-    restore_interrupted(place)  # removes the draft of an export that was killed
+    _validation.check_choice("to", to, FORMATS)
     issues, corrected, places, said = read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: spans for kind, spans in zip(WHAT, (issues, corrected), strict=False) if what in (kind, "both")}
     messages = [*said, *(f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows)]
-    several = len(by_annotator(corrected)) > 1
-    planned = _plan({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, list(places), several)
+    place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
+    written = _write({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, place, places)
+    return replace(written, messages=tuple(dict.fromkeys([*messages, *written.messages])))
+
+
+def write_spans(spans: pa.Table, out: str | Path, to: str) -> Exported:
+    """Write spans of any number of recordings and annotators in a format that annotation tools open.
+
+    Parameters
+    ----------
+    spans : Arrow table with the columns onset and duration in seconds, label, annotator and recording
+        As `labeltide.read_spans` gives them; the last two may be null.
+    out : a folder, new or empty
+    to : one of FORMATS
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> spans = lt.read_spans("night.csv").spans
+    >>> [path.name for path in lt.write_spans(spans, "night-boris", to="boris").files]
+    ['project.boris']
+    """
+    _validation.check_choice("to", to, FORMATS)
+    names = pc.fill_null(spans["recording"], "recording")
+    spans = spans.set_column(spans.column_names.index("recording"), "recording", names)
+    return _write({"": spans} if spans.num_rows else {}, to, Path(out), dict.fromkeys(pc.unique(names).to_pylist()))
+
+
+def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place | None]) -> Exported:
+    """Write spans of every kind to a folder, whole or not at all."""
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
+    restore_interrupted(place)  # removes the draft of an export that was killed
+    several = len({who for spans in kinds.values() for who in by_annotator(spans)}) > 1 or "" in kinds
+    planned, messages = _plan(kinds, to, list(places), several), list[str]()
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                about = places.get(recording, Place(None, None, 1000.0))
+                about = places.get(recording) or Place(None, None, 1000.0)
                 options: dict[str, dict[str, Any]] = {  # what the writer of a format needs to know of the recording
                     "bids": {"bids": True},
                     "edf": {"start": about.began},
@@ -89,7 +118,9 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
                     "wfdb": {"rate": about.rate},
                     "raven": {"rate": about.rate},
                     "textgrid": {"end": about.end},
-                    "labelstudio": {"files": {key: each.signals for key, each in places.items() if each.signals}},
+                    "labelstudio": {
+                        "files": {key: each.signals for key, each in places.items() if each and each.signals}
+                    },
                 }
                 adapter = ADAPTERS["csv" if to == "bids" else to]
                 messages += adapter.write(spans, draft / name, **options.get(to, {}))
@@ -102,16 +133,17 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
 def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: bool) -> list[tuple[str, pa.Table, str]]:
     """The name of each file, its spans and its recording; `several` annotators are told apart."""
     if to == "csv":
-        return [(f"{kind}.csv", spans, "") for kind, spans in kinds.items()]
+        return [(f"{kind or 'spans'}.csv", spans, "") for kind, spans in kinds.items()]
     if not kinds:
         return []
     stems = dict(zip(recordings, _file_names(recordings), strict=True))
     if to in WHOLE or to in TIERS:
         tables = []
         for kind, spans in kinds.items():  # the kind as the annotator, before the annotator's own name
-            names = [f"{kind} {who}" if several and who else kind for who in spans["annotator"].to_pylist()]
+            people = spans["annotator"].to_pylist()
+            named = [f"{kind} {who}".strip() if several and who else kind or None for who in people]
             index = spans.column_names.index("annotator")
-            tables.append(spans.set_column(index, "annotator", pa.array(names, pa.string())))
+            tables.append(spans.set_column(index, "annotator", pa.array(named, pa.string())))
         whole = pa.concat_tables(tables)
         if to in WHOLE:
             return [(WHOLE[to], whole, "")]
@@ -125,12 +157,14 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
             for annotator, own in by_annotator(part).items():
                 who = [annotator] if several and annotator else []
                 start, end = (
-                    ("_" if to == "bids" else "-").join([stems[recording], kind, *_file_names(who)]),
+                    ("_" if to == "bids" else "-").join(filter(None, [stems[recording], kind, *_file_names(who)])),
                     SINGLE[to],
                 )
                 if to == "wfdb":  # the extension is the annotator, of letters alone
                     start = (
-                        re.sub(r"[^-\w]", "_", stems[recording]) + f".{kind}" + re.sub("[^a-zA-Z]", "", "".join(who))
+                        re.sub(r"[^-\w]", "_", stems[recording])
+                        + f".{kind or 'labels'}"
+                        + re.sub("[^a-zA-Z]", "", "".join(who))
                     )
                 name, letter = start + end, "b"
                 while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
@@ -206,18 +240,9 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
             began = None if file["began"] is None else datetime.fromisoformat(file["began"])
             end = file["start"] + file["rows"] * epoch
             places[file["recording"]] = Place(began, end, float(file["rate"]), file["signals"])
-    elif audit["table"]["columns"].get("time") is None:
-        # The number of each row in its sequence, as seconds.
-        row, sequence = lines["row"].to_numpy(), np.array(lines["sequence"].to_pylist(), dtype=object)
-        onset, length, places = np.zeros(len(row)), np.ones(len(row)), {}
-        for name in dict.fromkeys(sequence):
-            own = sequence == name
-            distinct, onset[own] = np.unique(row[own], return_inverse=True)
-            places[name] = Place(None, float(len(distinct)), 1000.0)
-        messages += ("The table has no times, so its rows count as seconds from the first of each sequence.",)
     else:
-        onset, length, places, unit = _rows_of_table(lines, str(audit["table"]["columns"]["time"]))
-        messages += unit
+        onset, length, places, said = _rows_of_table(lines, audit["table"]["columns"].get("time"))
+        messages += said
     recorded, suggested = lines["recorded"], lines["suggested"]
     text = pc.binary_join_element_wise(recorded, suggested, ARROW) if arrow else suggested
     issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
@@ -253,15 +278,37 @@ def _with_distinct_classes(lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
     return lines, tuple(f"The class {old!r} is written as {new!r}." for old, new in names.items())
 
 
-def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:
-    """Times from the time column; a row lasts until the next, at most as long as is usual.
+def spans_of_steps(lines: pa.Table, time: str | None, unit: float | None) -> tuple[pa.Table, tuple[str, ...]]:
+    """Spans of the column `consensus` of steps with their sequence and time, counted in `unit` seconds; messages."""
+    onset, length, _, messages = _rows_of_table(lines, time, unit)
+    people = pa.array(["consensus"] * len(lines))
+    timed = pa.table({"sequence": lines["sequence"], "annotator": people, "onset": onset, "length": length})
+    return _merge(timed, lines["consensus"], lines["probability"]), messages
 
-    Numbers are in the unit that the column's name says; where it says none, a sentence says that seconds are assumed.
+
+def _rows_of_table(
+    lines: pa.Table, name: str | None, unit: float | None = None
+) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:
+    """Times from the time column `name`; a row lasts until the next, at most as long as is usual.
+
+    Numbers are in `unit` seconds or the unit that the column's name says; where it says none, a sentence says that
+    seconds are assumed.
+    Without times, the number of each row in its sequence counts as seconds.
     """
+    if name is None:
+        sequence = np.array(lines["sequence"].to_pylist(), dtype=object)
+        row = lines["row"].to_numpy() if "row" in lines.column_names else np.arange(len(lines))
+        onset, places = np.zeros(len(row)), dict[str, Place]()
+        for each in dict.fromkeys(sequence):
+            own = sequence == each
+            distinct, onset[own] = np.unique(row[own], return_inverse=True)
+            places[each] = Place(None, float(len(distinct)), 1000.0)
+        said = "The table has no times, so its rows count as seconds from the first of each sequence."
+        return onset, np.ones(len(row)), places, (said,)
     moments, dated = read_times(lines["time"])
     messages: tuple[str, ...] = ()
     if not dated:
-        named = [seconds for seconds, units in UNITS.items() if set(words(name)) & units]
+        named = [seconds for seconds, units in UNITS.items() if set(words(name)) & units] if unit is None else [unit]
         moments = moments * (named[0] if len(named) == 1 else 1.0)
         if len(named) != 1:
             messages = (f"The unit of the times in {name!r} is not known: they are written as seconds.",)

@@ -6,6 +6,7 @@ Cicchetti 1990). Only trusted labels or evidence from elsewhere can show errors 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -296,7 +297,8 @@ def _count_bouts(
 CONSENSUS_POINTS = 32  # by hand: of the clock, at which Q is estimated
 CONFIDENCE = 0.95
 MIN_EXPECTED = 1.0  # by hand: expected labels of a true class below which no rate is given
-MIN_UNITS = 5  # by hand: recordings below which a drift is not tested
+MIN_UNITS = 5  # by hand: recordings below which neither a drift nor a difference of annotators is tested
+PARTS, MIN_IN_PART = 8, 20  # by hand: of the clock, and labels in one, for rates of their own
 EM_STEPS, SCORING_STEPS = 30, 10  # by hand
 JUMP = 0.01  # of the simple jumper, as published
 
@@ -323,6 +325,14 @@ class Consensus(ConsensusDisplay):
     rates, lower, upper : arrays of shape (annotators, classes, classes)
         How often an annotator recorded class j at steps whose true class is i, judged by the *other* annotators' labels
         alone, with 95 % intervals in which recordings are the unit. NaN where no other annotator labelled.
+    differs : array of shape (annotators, 3)
+        How often an annotator recorded another label than the true one, judged by the others' labels alone, with its
+        95 % interval.
+    against_others : array of shape (annotators, 4)
+        `differs` less that of the other annotators of the same recordings, its 95 % interval and the p-value of no
+        difference; NaN with fewer than three annotators, who differ equally from each other.
+    differs_over_clock : array of shape (parts, annotators, 3)
+        `differs` within equal parts of the clock, whose middles are `parts`.
     drift : array of shape (annotators, 4)
         Change of the annotator's error rate from the first to the last moment of the clock, given what the others
         recorded; its 95 % interval; and the p-value of no change (recordings are clusters).
@@ -361,6 +371,10 @@ class Consensus(ConsensusDisplay):
     rates: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    differs: np.ndarray
+    against_others: np.ndarray
+    parts: np.ndarray
+    differs_over_clock: np.ndarray
     drift: np.ndarray
     weights: tuple[float, ...]
     clock: np.ndarray
@@ -415,7 +429,7 @@ def consensus(
     gaps : array of shape (n, steps) or (steps,), optional
         How many steps of time lie between a step and the one before it; 1 where it follows at once.
     verbose : bool, default False
-        Whether to print each form of the model as it is fitted.
+        Whether to say on standard error which form of the model is fitted, and about how long the rest takes.
 
     Examples
     --------
@@ -469,9 +483,14 @@ def consensus(
     crowd = replace(crowd, period=period, evidence=log_evidence, trusted=known)
     started = time.perf_counter()
 
-    def report(message: str) -> None:
+    def report(done: int, total: int, form: Candidate) -> None:
+        spent = time.perf_counter() - started
+        left = f", about {spent / done * (total - done):.0f} s left" if done else ""
+        memory = "with" if form.sequential else "without"
+        change = "constant Q" if form.bandwidth is None else f"Q smoothed over {form.bandwidth:.0%} of the clock"
         if verbose:
-            print(f"consensus, {time.perf_counter() - started:.0f} s: {message}", flush=True)
+            text = f"consensus, {spent:.0f} s: form {done + 1} of {total} ({memory} memory, {change}){left}"
+            print(text, file=sys.stderr, flush=True)
 
     fitted = fit_annotators(crowd, candidates, report)
     probabilities, another = (
@@ -481,16 +500,13 @@ def consensus(
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     number: dict[Hashable, int] = {}
     recording = np.array([number.setdefault(name, len(number)) for name in recordings])
-    rates, drift = _differences(crowd, fitted.left_out, recording, np.broadcast_to(moments, codes.shape))
+    found = _differences(crowd, fitted.left_out, recording, np.broadcast_to(moments, codes.shape))
     return Consensus(
         labels=_name(np.where(mask, probabilities.argmax(-1), -1), names),
         probabilities=probabilities,
         another=another,
         contested=differs_probability(another, codes),
-        rates=rates[0],
-        lower=rates[1],
-        upper=rates[2],
-        drift=drift,
+        **found,
         weights=fitted.weights,
         clock=grid,
         noise=fitted.noise,
@@ -505,44 +521,76 @@ def consensus(
 
 def _differences(
     crowd: Crowd, left_out: np.ndarray, recording: np.ndarray, moments: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rates of each annotator with intervals (3, annotators, true, recorded), and drift (annotators, 4).
+) -> dict[str, np.ndarray]:
+    """How annotators depart from what the others make believe: fields of `Consensus`.
 
-    Labels are compared with what the others make believe; recordings are clusters (Liang and Zeger 1986).
+    Recordings are clusters (Liang and Zeger 1986).
     """
-    n_classes = crowd.n_classes
-    rates = np.full((3, crowd.n_annotators, n_classes, n_classes), np.nan)
-    drift = np.full((crowd.n_annotators, 4), np.nan)
-    shared = crowd.shared()
-    for annotator in range(crowd.n_annotators):
+    n_classes, n_annotators = crowd.n_classes, crowd.n_annotators
+    shared, unit = crowd.shared(), recording[crowd.row]
+    wrong = 1 - left_out[np.arange(len(crowd.label)), crowd.label]
+    moment = moments[crowd.row, crowd.step, crowd.annotator]
+    edges = np.linspace(moment.min(), moment.max(), PARTS + 1)
+    part = np.clip(np.searchsorted(edges, moment, side="right") - 1, 0, PARTS - 1)
+    outcome = np.stack([wrong, 1 - wrong], 1)
+    size = recording.max() + 1, n_annotators
+    cell = np.ravel_multi_index((unit, crowd.annotator), size)[shared]
+    wrongs, totals = (
+        np.bincount(cell, weights, np.prod(size)).reshape(size) for weights in (wrong[shared], np.ones(len(cell)))
+    )
+    rates = np.full((3, n_annotators, n_classes, n_classes), np.nan)
+    differs, against = np.full((n_annotators, 3), np.nan), np.full((n_annotators, 4), np.nan)
+    over_clock, drift = np.full((PARTS, n_annotators, 3), np.nan), np.full((n_annotators, 4), np.nan)
+    for annotator in range(n_annotators):
         mine = np.flatnonzero(shared & (crowd.annotator == annotator))
         if not len(mine):
             continue
-        belief, label = left_out[mine], crowd.label[mine]
-        units, unit = np.unique(recording[crowd.row[mine]], return_inverse=True)
-        n_units = len(units)
-        quantile = student.ppf((1 + CONFIDENCE) / 2, max(n_units - 1, 1))
+        belief, label, units = left_out[mine], crowd.label[mine], np.unique(unit[mine], return_inverse=True)[1]
+        recorded = np.eye(n_classes)[label]
         for true in range(n_classes):
-            cells = np.bincount(unit * n_classes + label, belief[:, true], n_units * n_classes)
-            cells = cells.reshape(n_units, n_classes)  # expected labels of each recording
-            total = cells.sum()
-            if total < MIN_EXPECTED:
-                continue
-            rate = cells.sum(0) / total
-            spread = np.square(cells - rate * cells.sum(1, keepdims=True)).sum(0) / total**2
-            spread *= n_units / max(n_units - 1, 1)
-            size = np.minimum(rate * (1 - rate) / spread.clip(1e-12), total)  # effective sample size
-            size = np.maximum(size, 1.0)
-            centre, width = rate + quantile**2 / (2 * size), quantile**2 / (4 * size)
-            half = quantile * np.sqrt((rate * (1 - rate) + width) / size)  # Wilson (1927)
-            bounds = [(centre + sign * half) / (1 + quantile**2 / size) for sign in (-1, 1)]
-            rates[:, annotator, true] = [rate, *bounds]
-        moment = moments[crowd.row[mine], crowd.step[mine], annotator]
-        whole = np.ptp(moment)
-        if n_units < MIN_UNITS or whole == 0:
-            continue
-        drift[annotator] = _trend(belief, label, (moment - moment.mean()) / whole, unit)
-    return rates, drift
+            rates[:, annotator, true] = _rates(belief[:, true, None] * recorded, units)
+        differs[annotator] = _rates(outcome[mine], units)[:, 0]
+        for number in range(PARTS):
+            inside = part[mine] == number
+            if inside.sum() >= MIN_IN_PART:
+                over_clock[number, annotator] = _rates(outcome[mine[inside]], units[inside])[:, 0]
+        others = totals.sum(1) - totals[:, annotator]
+        both = (others > 0) & (totals[:, annotator] > 0)
+        if n_annotators > 2 and both.sum() >= MIN_UNITS:
+            of_others = (wrongs.sum(1) - wrongs[:, annotator])[both] / others[both]
+            against[annotator] = _mean_test(wrongs[both, annotator], of_others, totals[both, annotator])
+        whole = np.ptp(moment[mine])
+        if units.max() + 1 >= MIN_UNITS and whole:
+            drift[annotator] = _trend(belief, label, (moment[mine] - moment[mine].mean()) / whole, units)
+    middles = (edges[1:] + edges[:-1]) / 2
+    fields = {"rates": rates[0], "lower": rates[1], "upper": rates[2], "differs": differs, "against_others": against}
+    return {**fields, "parts": middles, "differs_over_clock": over_clock, "drift": drift}
+
+
+def _rates(outcomes: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Shares of outcomes with 95 % intervals (Wilson 1927, with the effective sample size): (3, outcomes)."""
+    n_units = int(unit.max()) + 1
+    cells = np.stack([np.bincount(unit, each, n_units) for each in outcomes.T], 1)
+    total = cells.sum()
+    if total < MIN_EXPECTED:
+        return np.full((3, cells.shape[1]), np.nan)
+    n_units = int((cells.sum(1) > 0).sum())
+    quantile = student.ppf((1 + CONFIDENCE) / 2, max(n_units - 1, 1))
+    rate = cells.sum(0) / total
+    spread = np.square(cells - rate * cells.sum(1, keepdims=True)).sum(0) / total**2 * n_units / max(n_units - 1, 1)
+    size = np.maximum(np.minimum(rate * (1 - rate) / spread.clip(1e-12), total), 1.0)
+    centre, width = rate + quantile**2 / (2 * size), quantile**2 / (4 * size)
+    half = quantile * np.sqrt((rate * (1 - rate) + width) / size)
+    return np.stack([rate, *((centre + sign * half) / (1 + quantile**2 / size) for sign in (-1, 1))])
+
+
+def _mean_test(wrong: np.ndarray, of_others: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
+    """The share of wrong labels less that of others, its 95 % interval and p-value; one entry for each recording."""
+    departures, n_units = wrong - labels * of_others, len(labels)
+    mean = departures.sum() / labels.sum()
+    error = np.sqrt(np.square(departures - mean * labels).sum() * n_units / (n_units - 1)) / labels.sum()
+    half = student.ppf((1 + CONFIDENCE) / 2, n_units - 1) * error
+    return mean, mean - half, mean + half, float(2 * student.sf(abs(mean) / max(error, 1e-12), n_units - 1))
 
 
 def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarray) -> tuple[float, ...]:

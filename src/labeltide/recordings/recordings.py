@@ -35,7 +35,7 @@ from labeltide.tables.files import read_as_written
 from labeltide.tables.roles import DERIVED, Request
 from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, UNRECORDED, means, quoted, unique_texts
 
-SEQUENCE, TIME, LABEL = "recording", "onset", "label"
+SEQUENCE, TIME, SECONDS, LABEL = "recording", "onset", "onset (s)", "label"
 USUAL_EPOCH = {"eeg": 30.0, "muscle": 30.0}  # in seconds, where the spans do not tell; 1 s for other fields
 MAX_EPOCH = 600.0  # seconds  # of an epoch that is taken from the spans
 CHOICES = (*FIELDS, "sleep")
@@ -107,7 +107,7 @@ def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[A
             raise ValueError(
                 f"A table must have a row for every time step. {path.name!r} is an export of BORIS, with lines for "
                 "behaviours. Name it as the labels of a table of signals: labeltide audit SIGNALS --labels "
-                f"{path.name}. Without signals labeltide.agreement and labeltide.consensus compare coders."
+                f"{path.name}. Without signals, labeltide consensus compares coders."
             )
         return source, columns, request
     clocks = columns.clock.split(",") if isinstance(columns.clock, str) else columns.clock or ()
@@ -137,10 +137,12 @@ def read_epochs(
     wall_clock : times are moments, where all recordings say when they began; else seconds from the beginning
     """
     recordings = open_recordings(source, request.labels, labelled)
-    epoch, messages = _choose_epoch(recordings, request)
+    fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
+    usual = max((USUAL_EPOCH.get(field, 1.0) for field in fields), default=1.0)
+    every = [spans for recording in recordings for spans in recording.spans.values()]
+    epoch, messages = _choose_epoch(every, usual, request.epoch)
     annotators = list(dict.fromkeys(who for recording in recordings for who in recording.spans))
-    taken = {SEQUENCE, TIME}
-    titles = {who: LABEL if who is None else f"{who} (annotator)" if who in taken else who for who in annotators}
+    titles = {who: LABEL if who is None else _column_of(who) for who in annotators}
     tables, described, counts, names, row = [], [], Counter[str](), dict[str, None](), 0
     for recording in recordings:
         start, signals = recording.file.start, recording.file.signals
@@ -191,19 +193,67 @@ def read_epochs(
     return EpochTable(table, list(titles.values()), list(names), about)
 
 
-def _choose_epoch(recordings: Sequence[Recording], request: RecordingRequest) -> tuple[float, list[str]]:
-    """Seconds of an epoch: as asked for, else the longest that all spans are multiples of, else by the field."""
-    if request.epoch is not None:
-        return float(request.epoch), []
-    tables = [spans for recording in recordings for spans in recording.spans.values() if spans.num_rows]
-    lengths = np.concatenate([spans["duration"].to_numpy() for spans in tables])
+def _choose_epoch(spans: Sequence[pa.Table], usual: float, asked: float | None) -> tuple[float, list[str]]:
+    """Seconds of an epoch: as asked for, else the longest that all spans are multiples of, else the usual."""
+    if asked is not None:
+        return float(asked), []
+    lengths = np.concatenate([part["duration"].to_numpy() for part in spans if part.num_rows])
     whole = np.rint(lengths[lengths > 0] * 1000).astype(np.int64)
     common = gcd(*whole.tolist()) / 1000 if len(whole) else 0.0
-    fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
-    usual = max((USUAL_EPOCH.get(field, 1.0) for field in fields), default=1.0)
     if usual / 3 <= common <= MAX_EPOCH:
         return common, [f"Epochs of {common:g} s: every span is a whole number of them."]
-    return usual, [f"Epochs of {usual:g} s, as is usual for such signals; choose others with epoch (--epoch SECONDS)."]
+    return usual, [f"Epochs of {usual:g} s, as is usual for such data; choose others with epoch (--epoch SECONDS)."]
+
+
+def read_annotators(source: str | Path, chosen: Sequence[str] = (), epoch: float | None = None) -> EpochTable:
+    """Spans of several annotators, without signals, as a table with a row for each epoch and a column for each of them.
+
+    Where a file names no annotator, it is the name of the file, or the part of it that differs between the files of a
+    recording: pig1_ann.csv and pig1_ben.csv are a recording and two annotators.
+    """
+    names = [Path(name.strip()) for name in str(source).split(",")] if not Path(source).exists() else [Path(source)]
+    paths = [file for path in names for file in (_label_files(path) if path.is_dir() else [path])]
+    found: dict[str, dict[str, list[pa.Table]]] = {}
+    messages: list[str] = []
+    for path in paths:
+        file = read_spans(path)
+        messages += file.messages
+        *first, last = re.split(MARKS, path.stem)
+        own = next((name for name in chosen if name in (last, *first)), last if first else path.stem)
+        rest = "_".join(word for word in (*first, last) if word != own)
+        for recording, part in by_recording(file.spans).items():
+            for who, spans in by_annotator(part).items():
+                is_named = recording not in (None, path.stem)
+                name = str(recording) if is_named or who is not None else rest or "recording"
+                found.setdefault(name, {}).setdefault(who or (path.stem if is_named else own), []).append(spans)
+    people = list(chosen) or sorted({who for each in found.values() for who in each})
+    known = {who for each in found.values() for who in each}
+    if len(people) < 2 or not known.issuperset(people):
+        raise ValueError(
+            "To compare annotators, the files must hold spans of at least two: a column annotator, tiers, or one file "
+            f"for each of them. Found {quoted(sorted(known)) or 'none'}."
+        )
+    tables = {who: {name: pa.concat_tables(each[who]) for name, each in found.items() if who in each} for who in people}
+    length, chosen_epoch = _choose_epoch([part for each in tables.values() for part in each.values()], 1.0, epoch)
+    rows, counts = [], Counter[str]()
+    for name, each in found.items():
+        ends = [part["onset"].to_numpy() + part["duration"].to_numpy() for part in map(pa.concat_tables, each.values())]
+        grid = Grid(0.0, length, max(1, int(np.ceil(max(end.max(initial=0) for end in ends) / length - TOLERANCE))))
+        columns = {SEQUENCE: pa.array([name] * grid.count), SECONDS: pa.array(grid.onsets)}
+        for who in people:
+            laid = lay_on_grid(tables[who].get(name, no_spans()), grid)
+            columns[_column_of(who)] = pa.array(laid.labels, pa.string())
+            counts.update(laid.counts if name in tables[who] else {})
+        rows.append(pa.table(columns))
+    messages += [*chosen_epoch, *say_counts({**counts, "gaps": 0}, length)]
+    return EpochTable(
+        pa.concat_tables(rows), list(map(_column_of, people)), [], {"said": list(dict.fromkeys(messages))}
+    )
+
+
+def _column_of(annotator: str) -> str:
+    """The name of an annotator's column, apart from those of recording and time."""
+    return f"{annotator} (annotator)" if annotator in (SEQUENCE, TIME, SECONDS) else annotator
 
 
 def _features(signals: Sequence[Signal], grid: Grid, request: RecordingRequest) -> EpochFeatures:

@@ -293,6 +293,8 @@ def _check_full(name: str, role: str, missing: np.ndarray) -> None:
 
 # Table rows grouped into steps: by sequence and time, one row for each annotator of a step.
 
+NO_LABEL = np.int8(-1)
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -333,16 +335,19 @@ class Steps:
         if differs.any():
             raise ValueError(
                 f"Column {quoted([name])} must agree among annotators of the same sequence and time. "
-                f"It differs in {name_rows(np.flatnonzero(differs))}."
+                f"It differs in {name_rows(np.flatnonzero(differs))}. Clocks of annotators that differ are for "
+                "compare_annotators (labeltide consensus)."
             )
         return values[self.rows]
 
-    def spread(self, codes: np.ndarray, annotator: np.ndarray, n_annotators: int) -> np.ndarray:
-        """Labels of table rows as int8 of shape (steps, annotators); rows of annotator -1 are left out."""
-        labels = np.full((len(self.rows), n_annotators), -1, dtype=np.int8)
+    def spread(
+        self, values: np.ndarray, annotator: np.ndarray, n_annotators: int, missing: Any = NO_LABEL
+    ) -> np.ndarray:
+        """Values of table rows as (steps, annotators), labels in int8; rows of annotator -1 are left out."""
+        spread = np.full((len(self.rows), n_annotators), missing)
         named = annotator >= 0
-        labels[self.step_of_row[named], annotator[named]] = codes[named]
-        return labels
+        spread[self.step_of_row[named], annotator[named]] = values[named]
+        return spread
 
 
 class RepeatedRowsError(ValueError):

@@ -152,7 +152,9 @@ class RoleColumns:
         return {**joined, "time": self.time, "annotator": self.annotator, "trusted": self.trusted}
 
 
-def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) -> RoleColumns:
+def find_columns(
+    table: pa.Table, request: Request, *, labelled: bool = True, with_features: bool = True
+) -> RoleColumns:
     """Fill the roles that the user left open, or say why it cannot be done; without labels, no features either."""
     named = request.columns(table.column_names)
     guess = _Guess(table, {name for names in named.values() for name in names})
@@ -167,7 +169,7 @@ def find_columns(table: pa.Table, request: Request, *, labelled: bool = True) ->
         )
     if not time:
         guess.messages.append("No column of times was found, so steps follow the order of the rows.")
-    features = named["features"] or (guess.features(label) if labelled else [])
+    features = named["features"] or (guess.features(label) if labelled and with_features else [])
     for role, names in {**named, "label": label, "annotator": annotator, "sequence": sequence, "time": time}.items():
         nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
         if nested and role != "features":

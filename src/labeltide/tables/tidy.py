@@ -545,12 +545,13 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
 
 
 MISSPELLED = 0.02  # share of a class's labels below which a similar name is taken for a misspelling of it; by hand
+UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 LONG = 9  # letters of a name, from which on two of them may differ
 
 
 def _may_be_typo(rare: str, frequent: str) -> bool:
     """Whether two names are nearly the same: with the same digits, and differing in words of three letters or more."""
-    first, second = rare.casefold(), frequent.casefold()
+    first, second = (normalize("NFC", text).casefold().translate(UMLAUTS) for text in (rare, frequent))
     digits = [[letter for letter in text if letter.isdigit()] for text in (first, second)]
     words = first.split(), second.split()
     if digits[0] != digits[1] or len(words[0]) != len(words[1]):

@@ -249,14 +249,19 @@ def read_clocks(
     steps: Steps,
     known: Sequence[ClockInfo] | None = None,
     earliest: int | None = None,
+    people: np.ndarray | None = None,
 ) -> tuple[np.ndarray, tuple[ClockInfo, ...], list[str]]:
     """The moments of every step, float64 of shape (steps,) or (steps, clocks), what they are, and what to say.
 
-    Of a part of a table, `known` are the clocks of the whole, and `earliest` its least time, from which days count.
+    With `people`, the annotator of every row, a column is read for each of them: (steps, annotators), NaN where nothing
+    was recorded. Of a part of a table, `known` are the clocks of the whole, and `earliest` its least time, from which
+    days count.
     """
     names = clocks or ("position",)
     infos: Sequence[ClockInfo | None] = known or [None] * len(names)
-    read = [_read_clock(table, *each, time, moments, steps, earliest) for each in zip(names, infos, strict=True)]
+    read = [
+        _read_clock(table, *each, time, moments, steps, people, earliest) for each in zip(names, infos, strict=True)
+    ]
     if len(read) == 1:
         ((values, info, what),) = read
         return values, (info,), [f"The clock is {what}"]
@@ -277,13 +282,15 @@ def _read_clock(
     time: str | None,
     moments: Moments | None,
     steps: Steps,
+    people: np.ndarray | None,
     earliest: int | None,
 ) -> tuple[np.ndarray, ClockInfo, str]:
     """One clock, float64 of shape (steps,), what it is, and the end of a sentence about it."""
     if clock in table.column_names:
         values, info = _read_column(table, clock, known)
         unit = {"h": ", in hours of the day", "days": ", in days since the earliest"}.get(info.unit, "")
-        return steps.pick(clock, values), info, f"{quoted([clock])}{unit}."
+        each = steps.pick(clock, values) if people is None else steps.spread(values, people, people.max() + 1, np.nan)
+        return each, info, f"{quoted([clock])}{unit}."
     if clock == "position":
         what = "the position in the sequence, from 0 at its start to 1 at its end."
         return steps.positions, ClockInfo("position in the sequence", clock), what

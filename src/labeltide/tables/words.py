@@ -75,7 +75,8 @@ ANNOTATORS = _vocabulary(
 # Never guessed for a label or a feature: whoever has the truth says so with `trusted`, or keeps it for a comparison.
 TRUTHS = _vocabulary("true truth gold clean correct reference trusted verified consensus groundtruth actual")
 UNRECORDED = _vocabulary(
-    "? nan n/a na null #n/a #na unknown unscored unlabelled unlabeled"
+    "? nan n/a na null #n/a #na unknown unscored unlabelled unlabeled "
+    "unbekannt inconnu desconocido sconosciuto onbekend"
 )  # stand for a missing label
 UNRECORDED |= {"not scored", "sleep stage ?"}
 NUMBERS_OF_ROWS = _vocabulary("index row rowid rownumber unnamed indexlevel")

@@ -32,6 +32,7 @@ from labeltide.auditing.page.format import (
     View,
     clock_views,
     display_name,
+    interval,
     is_known,
     name_markup,
     number,
@@ -46,6 +47,7 @@ from labeltide.auditing.page.payload import Results, build_payload, embed
 from labeltide.auditing.page.verdict import (
     check_title,
     classes_sentence,
+    consensus_cards,
     is_noisy,
     issues_sentence,
     meaning,
@@ -220,6 +222,36 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "rows": rows,
         "kinds": [(kind, found) for kind, found in (compare["issues"] or {}).items() if found["count"]],
     }
+
+
+def write_consensus(path: Path, summary: Mapping[str, Any]) -> None:
+    """Write the comparison of annotators as one page that needs nothing else."""
+    clock, points, people = Clock.read(summary["clock"]), numbers(summary["parts"]), summary["annotators"]
+    ends = clock.range(points.tolist())
+    curves = [numbers(each["over_clock"]) for each in people[:PANELS]]
+    top, panels = top_of(*(curve[part] for curve in curves for part in (0, 2))), []
+    for each, (values, lower, upper) in zip(people, curves, strict=False):
+        alt = f"Annotator {display_name(each['annotator'])} differs: {alt_text(values, points, clock)}."
+        drawing = draw_svg([Curve(values, [(lower, upper)])], points, Frame(clock, ends, top, NARROW), alt)
+        panels.append(Panel(each["annotator"], drawing, percent(number(each["differs"]))))
+    drawer = Drawer({**summary, "clock": summary["agreement_clock"], "noise": {"clock": points}, "table": summary})
+    agreement = summary["agreement"] or {}
+    template = environment().get_template("consensus.html")
+    text = template.render(
+        found=summary,
+        clock=clock,
+        cards=consensus_cards(summary),
+        panels=panels,
+        kappa_drawing=drawer.agreement(),
+        kappa_caveat=prevalence_caveat(agreement),
+        pairs=page_tables.pairs(agreement),
+        number=number,
+        is_known=is_known,
+        interval=interval,
+        points_range=points_range,
+        p_value=p_value,
+    )
+    write_atomically(path, text.encode("utf-8", "replace"))
 
 
 def check_page_path(path: Path) -> None:

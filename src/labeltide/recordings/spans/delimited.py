@@ -39,7 +39,7 @@ ROLES = {  # role → names of columns in small letters, the likeliest first
     "end": "end | end (s) | end time (s) | end_s | stop | stop (s) | offset | end_time | stop_time | t_end | to",
     "label": "label | trial_type | behavior | behaviour | stage | description | annotation | event | class | species",
     "annotator": "annotator | scorer | rater | coder | observer | expert | annotator_id",
-    "recording": "recording | observation id | record | file | filename | subject_session | sequence | session",
+    "recording": "recording | observation id | record | file | filename | track | subject_session | sequence | session",
     "confidence": "confidence",
 }
 COLUMNS = {role: names.split(" | ") for role, names in ROLES.items()}
