@@ -112,7 +112,7 @@ def _running(result: OnnxExport, found: OnnxSource) -> list[str]:
         f"- `{result.whole.name}`: input `features` {kind} (batch, steps, {count}){lengths}; output `probabilities`."
     )
     if result.step is not None:
-        start = "no past step" if model.name == "transformer" else "zeros"
+        start = "no past step" if "past" in (model.onnx_state or ()) else "zeros"
         files += (
             f"\n- `{result.step.name}`: one step with its state. Inputs `features` {kind} (streams, {count}) and "
             f"`state`, which begins with {start}; outputs `probabilities` and `next_state`."
