@@ -68,7 +68,7 @@ from labeltide.auditing.results import (
     rank_issues,
     write_findings,
 )
-from labeltide.auditing.resume import Stages, Unfinished, disk_needed, say_disk, show_stages, unfinished_work
+from labeltide.auditing.resume import Stages, UnfinishedAudit, disk_needed, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
@@ -261,7 +261,7 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
         return _run(table, options, kept, stages)
 
 
-def _run(table: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> TableAudit:
+def _run(table: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> TableAudit:
     """Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk."""
     baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
     source = table if is_recording(table, options.recordings.labels) else choose_source(table)
@@ -298,7 +298,7 @@ class Study(NamedTuple):
     recordings: dict[str, Any] | None = None
 
 
-def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
+def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     with stages.stage("read"):
         laid, columns, recordings = lay_out(source, options.recordings, options.columns)
         options = replace(options, **vars(columns))
@@ -345,7 +345,7 @@ def _digest(read: AuditInput) -> str:
     return fingerprint(read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups)
 
 
-def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
+def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     if options.checkpoint is None:
         raise ValueError(
             f"A table of {files.n_rows:,} rows is read in parts, so its results must be written to a folder. Name one "
@@ -381,7 +381,7 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
     return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed))
 
 
-def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
+def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
     coded, estimator, planted, messages = _fit(study, kept, stages)
     found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check()))
@@ -442,7 +442,7 @@ class ShownResults(Results):
 
 
 def _fit(
-    study: Study, kept: Unfinished, stages: Stages
+    study: Study, kept: UnfinishedAudit, stages: Stages
 ) -> tuple[TideClassifier, TideClassifier, tuple[PlantedErrors, ...], list[str]]:
     """Fit and infer, or take what an interrupted audit has kept: the fit with codes for classes, as it judges, and with
     their names; what became of planted errors; and sentences on what was limited."""

@@ -26,8 +26,8 @@ from labeltide.chain.passes import (
 )
 from labeltide.data.clusters import deal_units, encode_clusters, splitting_units
 from labeltide.estimators.fleet import as_array, encode_trusted, find_grid, find_moments, find_seed
-from labeltide.estimators.tide import Inferred, chain_data, find_posterior, make_folds
-from labeltide.inference.audit import FDR, LabelAudit, Recorded, audit_labels
+from labeltide.estimators.tide import InferenceResults, chain_data, find_posterior, make_folds
+from labeltide.inference.audit import FDR, LabelAudit, LabelCodes, audit_labels
 from labeltide.inference.conclusion import Diagnostic, NoiseWarning
 from labeltide.training import FleetData
 
@@ -43,7 +43,7 @@ MIN_SUSPECTS = 20  # by hand: labels that their neighbours contradict, by the la
 MAX_REPEATED, MAX_SEEN = 0.75, 0.35
 
 
-class PredictionFit(Inferred):
+class PredictionFit(InferenceResults):
     """The hidden Markov model that `audit_predictions` fits: chain, Q(t), bands, tests, checks and conclusion.
 
     Its attributes are those of `TideClassifier`, which has the same ones after cross-fitting.
@@ -253,7 +253,7 @@ def audit_predictions(
     sources = None if fit.noise_.annotators == 1 else np.tile(np.arange(codes.shape[2]), (n, 1))
     evidence = np.log(probabilities.clip(LEAST_PROBABILITY))
     return audit_labels(
-        Recorded(codes, mask, moments, known, sources, between),
+        LabelCodes(codes, mask, moments, known, sources, between),
         evidence - np.log(np.exp(evidence).sum(-1, keepdims=True)),
         fit.chain_,
         fit.noise_,

@@ -30,7 +30,7 @@ FORMATS = ("csv", "labelstudio", *TIERS, *SINGLE)  # the first two write one fil
 
 
 @dataclass(frozen=True)
-class Exported:
+class SpanExport:
     """The files that were written, and sentences about what was moved or left out."""
 
     folder: Path
@@ -38,7 +38,7 @@ class Exported:
     messages: tuple[str, ...]
 
 
-def export_audit(folder: str | Path, to: str, out: str | Path | None = None, what: str = "both") -> Exported:
+def export_audit(folder: str | Path, to: str, out: str | Path | None = None, what: str = "both") -> SpanExport:
     """Write the issues, the corrected labels or both of an audit in a format that annotation tools open.
 
     Parameters
@@ -83,7 +83,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
             if place.exists():  # an empty folder; all files appear at once
                 place.resolve().rmdir()
             os.rename(draft, place.resolve())
-    return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
+    return SpanExport(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
 
 
 def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: bool) -> list[tuple[str, pa.Table, str]]:
