@@ -118,6 +118,25 @@ def test_imports_point_down_only():
     assert not upward, "\n".join(upward)
 
 
+def test_names_with_an_underscore_stay_within_their_module():
+    found = [f"{named(path)} uses {name}" for path in [*FILES, *BENCH_FILES] for name in sorted(private_names(path))]
+    assert not found, "\n".join(found)
+
+
+def private_names(path: Path) -> set[str]:
+    """Private names of other modules of labeltide that a file imports, or reads from what it imports."""
+    tree, taken, found = ast.parse(path.read_text()), set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("labeltide", "labeltide_bench"):
+            taken |= {alias.asname or alias.name for alias in node.names}
+            inside = node.module not in ("labeltide", "labeltide_bench")  # where modules such as _files are
+            found |= {f"{node.module}.{alias.name}" for alias in node.names if inside and alias.name.startswith("_")}
+    reads = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    of_tuples = {"_fields", "_replace", "_asdict", "_make"}  # public, of named tuples
+    private = [node for node in reads if re.match("_[^_]", node.attr) and node.attr not in of_tuples]
+    return found | {ast.unparse(node) for node in private if ast.unparse(node.value) in taken}
+
+
 def test_the_library_never_imports_the_bench():
     found = [
         f"{named(path)} imports {name}"

@@ -14,7 +14,7 @@ import labeltide as lt
 from labeltide import _workers
 from labeltide._workers import current_workers
 from labeltide.chain.passes import same_data
-from labeltide.inference.bootstrap import chosen_family, draw_rows, refit
+from labeltide.inference.bootstrap import chosen_family, draw_row_counts, refit
 
 
 def add(shared, part):
@@ -100,7 +100,7 @@ def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, mon
 
 
 def noise_replicates(training, count):
-    members = same_data(torch.from_numpy(draw_rows(len(training.data.mask), None, count, 0)).float())
+    members = same_data(torch.from_numpy(draw_row_counts(len(training.data.mask), None, count, 0)).float())
     family = chosen_family(2, training.grid, training.families, training.period)
     return refit(training.data, members, [family] * count, training.parameters).parameters.matrices.numpy()
 

@@ -7,9 +7,9 @@ import pytest
 
 from labeltide.auditing import fitting, run
 from labeltide.auditing.judging import Scores
-from labeltide.auditing.resume import Unfinished
+from labeltide.auditing.resume import UnfinishedAudit
 from labeltide.chain.passes import TrainingEvidence
-from labeltide.estimators.tide import Inferred
+from labeltide.estimators.tide import InferenceResults
 from labeltide.inference.bands import Change, NoiseEstimate
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality, Temporality
@@ -24,7 +24,7 @@ def use_stub(patch: pytest.MonkeyPatch) -> None:
     for name in ("thin_evidence", "thin_for_tests"):
         patch.setattr(fitting, name, lambda training, *_: training)
     for name in ("keep_fit", "keep_findings"):  # a stub has no evidence to keep while an audit runs
-        patch.setattr(Unfinished, name, lambda *_: None)
+        patch.setattr(UnfinishedAudit, name, lambda *_: None)
 
 
 class StubTide:
@@ -46,7 +46,7 @@ class StubTide:
         self.annotator_estimates_ = (self.noise_estimate_,) * labels.shape[2]
         return self
 
-    _twin, _take_findings = Inferred._twin, Inferred._take_findings
+    _twin, _take_findings = InferenceResults._twin, InferenceResults._take_findings
 
     def save(self, path):
         path.write_bytes(b"stub")

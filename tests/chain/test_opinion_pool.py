@@ -9,7 +9,7 @@ import torch
 import labeltide as lt
 from labeltide.chain.annotators import (
     fit_weights,
-    pool,
+    pool_opinions,
     shared_labels,
     stack_opinions,
     vote_prior,
@@ -27,7 +27,7 @@ def opinions(n=4000, seed=0):
 def test_a_weight_of_one_and_zeros_gives_that_opinion():
     good, empty, _ = opinions(n=10)
     for weights, wanted in (((1.0, 0.0), good), ((0.0, 1.0), empty)):
-        torch.testing.assert_close(pool(torch.tensor(weights).double(), stack_opinions(good, empty)), wanted)
+        torch.testing.assert_close(pool_opinions(torch.tensor(weights).double(), stack_opinions(good, empty)), wanted)
 
 
 def test_votes_that_are_missing_do_not_count():

@@ -12,7 +12,7 @@ import torch
 import labeltide as lt
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators.fleet import FleetFit, hold_out
-from labeltide.inference.bootstrap import draw_rows
+from labeltide.inference.bootstrap import draw_row_counts
 from labeltide.training import Checkpoint
 
 PEOPLE, WINDOWS, STEPS = 7, 4, 6
@@ -129,7 +129,7 @@ def test_the_fit_keeps_the_clusters_and_the_bootstrap_draws_them_whole(study):
     clusters = method.training_.clusters
     assert clusters.dtype == torch.int64
     np.testing.assert_array_equal(clusters, np.repeat(np.arange(PEOPLE), WINDOWS))
-    drawn = draw_rows(N, clusters, 50, 0).reshape(50, PEOPLE, WINDOWS)
+    drawn = draw_row_counts(N, clusters, 50, 0).reshape(50, PEOPLE, WINDOWS)
     assert (drawn == drawn[..., :1]).all()
 
 

@@ -13,7 +13,7 @@ from labeltide.chain.passes import Chain
 from labeltide.inference.audit import (
     Judge,
     LabelAudit,
-    Recorded,
+    LabelCodes,
     audit_labels,
     find_threshold,
     no_persistence,
@@ -37,7 +37,7 @@ def simulate(seed: int = 0, n: int = 200, steps: int = 40, stay: float = 0.9):
         clean[:, t] = rng.random(n) < weight[:, 1] / weight.sum(1)
     recorded = lt.corrupt(clean, Q, random_state=seed)
     clock = np.tile(np.linspace(0, 1, steps), (n, 1))
-    return Recorded(recorded[..., None], np.ones(clean.shape, bool), clock), evidence, chain, clean
+    return LabelCodes(recorded[..., None], np.ones(clean.shape, bool), clock), evidence, chain, clean
 
 
 def audit(seed: int = 0, fdr: float = 0.1, **more: float) -> tuple[LabelAudit, np.ndarray]:
@@ -70,7 +70,7 @@ def test_a_label_gets_the_same_numbers_in_whatever_rows_it_is_judged(annotators,
     judge = Judge.fit(recorded, signal, chain, Q)
     assert judge.several == (annotators > 1)
     whole = judge.score(recorded, signal)
-    some = Recorded(*(None if values is None else values[3:9] for values in recorded))
+    some = LabelCodes(*(None if values is None else values[3:9] for values in recorded))
     steps = np.arange(10, 200)
     for found, expected in zip(judge.score(some, signal[3:9], steps), whole, strict=True):
         np.testing.assert_array_equal(found, expected[3 * 40 + steps])
@@ -151,7 +151,7 @@ def test_gaps_and_padding_are_never_judged():
     recorded, evidence, chain, _ = simulate(n=20)
     labels, mask = recorded.labels.copy(), recorded.mask.copy()
     labels[3, 5:8], mask[4, 30:], labels[4, 30:] = -1, False, -1
-    result = audit_labels(Recorded(labels, mask, recorded.clock), evidence, chain, Q, np.array([0, 1]))
+    result = audit_labels(LabelCodes(labels, mask, recorded.clock), evidence, chain, Q, np.array([0, 1]))
     gaps = labels[..., 0] < 0
     assert np.isnan(result.quality[gaps]).all()
     assert not result.is_issue[gaps].any()
@@ -170,7 +170,7 @@ def test_trusted_labels_are_believed():
 def test_a_second_annotator_raises_or_lowers_the_quality_of_the_first():
     recorded, evidence, chain, clean = simulate(n=50)
     second = lt.corrupt(clean, Q, random_state=99)
-    both = Recorded(np.stack([recorded.labels[..., 0], second], -1), *recorded[1:])
+    both = LabelCodes(np.stack([recorded.labels[..., 0], second], -1), *recorded[1:])
     alone = audit_labels(recorded, evidence, chain, Q, np.array([0, 1]))
     result = audit_labels(both, evidence, chain, Q, np.array([0, 1]), has_annotators=True)
     assert result.quality.shape == (50, 40, 2)

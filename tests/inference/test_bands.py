@@ -12,7 +12,7 @@ from labeltide.inference.bootstrap import (
     chosen_family,
     chosen_pooling,
     chosen_shape,
-    draw_rows,
+    draw_row_counts,
     smooth,
     weaker_pooling,
 )
@@ -213,12 +213,12 @@ def test_one_annotator_has_the_common_estimate(fits):
 
 def test_rows_of_one_person_are_drawn_together():
     clusters = torch.tensor([4, 4, 9, 7, 9, 4])
-    counts = draw_rows(6, clusters, 500, 0)
+    counts = draw_row_counts(6, clusters, 500, 0)
     assert (counts[:, [0, 2]] == counts[:, [1, 4]]).all()
     assert (counts[:, 0] + counts[:, 2] + counts[:, 3] == 3).all()  # three people are drawn
     assert np.var(counts[:, 0]) > 0.3
-    alone = draw_rows(6, torch.zeros(6), 5, 0)  # one person: rows stand for themselves
-    np.testing.assert_array_equal(alone, draw_rows(6, None, 5, 0))
+    alone = draw_row_counts(6, torch.zeros(6), 5, 0)  # one person: rows stand for themselves
+    np.testing.assert_array_equal(alone, draw_row_counts(6, None, 5, 0))
     assert (alone.sum(1) == 6).all()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labeltide.chain.passes import Chain
-from labeltide.inference.audit import Recorded, audit_labels, differs_probability
+from labeltide.inference.audit import LabelCodes, audit_labels, differs_probability
 from labeltide.noise.functions import FixedNoise
 
 STEPS, N = 30, 60
@@ -29,7 +29,7 @@ def study(rates, seed=0, sharpness=2.0):
     logit = sharpness * (generator.standard_normal((N, STEPS)) + sharpness * (truth - 0.5))
     evidence = -np.logaddexp(0, np.stack([logit, -logit], -1))
     sources = np.tile(np.arange(len(rates)), (N, 1)) if len(rates) > 1 else None
-    return Recorded(labels, np.ones((N, STEPS), dtype=bool), CLOCK, sources=sources), evidence, truth
+    return LabelCodes(labels, np.ones((N, STEPS), dtype=bool), CLOCK, sources=sources), evidence, truth
 
 
 CHAIN = Chain(np.full(2, 0.5), np.array([[0.9, 0.1], [0.1, 0.9]]), 1.0)

@@ -9,7 +9,7 @@ from labeltide.inference.bootstrap import free_family
 from labeltide.inference.score_tests import (
     Directions,
     clock_moments,
-    find_change,
+    find_alternative,
     fit_null_families,
     observed_scores,
     person_scores,
@@ -31,7 +31,7 @@ def study():
     free = pooled(free_family(2, training.grid, TEST_SMOOTHNESS), WEAK_POOLING)
     null = hold_annotator(free, 0)
     (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
-    return fit, find_change(fit, moments, null, free), moments, null
+    return fit, find_alternative(fit, moments, null, free), moments, null
 
 
 def test_scores_of_people_take_the_observed_information(study):

@@ -12,7 +12,7 @@ from labeltide.inference.bootstrap import free_family, refit
 from labeltide.inference.score_tests import (
     Statistic,
     clock_moments,
-    find_change,
+    find_alternative,
     fit_null_families,
     score_of_moments,
     smooth_functions,
@@ -39,7 +39,7 @@ def families(training):
 
 def observed_score(training, null, alternative):
     (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
-    change = find_change(fit, moments, null, alternative)
+    change = find_alternative(fit, moments, null, alternative)
     return score_of_moments(step_residuals(fit, change), moments.axis_index, change), change, fit, moments
 
 

@@ -11,7 +11,7 @@ from labeltide.inference.bootstrap import free_family
 from labeltide.inference.score_tests import (
     clock_moments,
     effective_design,
-    find_change,
+    find_alternative,
     fit_null_families,
     flip_signs,
     person_scores,
@@ -33,7 +33,7 @@ def study():
     training = training._replace(clusters=torch.from_numpy(PERSON))
     null = family(2, constant_shape(training.grid), "each")
     (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
-    return fit, find_change(fit, moments, null, free_family(2, training.grid, 10.0)), moments, null
+    return fit, find_alternative(fit, moments, null, free_family(2, training.grid, 10.0)), moments, null
 
 
 def test_people_add_up_to_the_score_of_all(study):

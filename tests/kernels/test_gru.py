@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
-from labeltide.kernels import compiled as gru
+from labeltide.kernels import compiled as kernel
 from labeltide.kernels import library
 from labeltide.models.gru import GRULayer, GRUModel
 from labeltide.training.state import flatten_parameters
@@ -108,7 +108,7 @@ def test_parameters_may_be_views_of_one_buffer():
     layer = make_layer(3)
     flatten_parameters(layer, 3)
     assert not layer.weight_hidden.is_contiguous()
-    assert gru.usable(torch.zeros(3, 2, 2, 3), *layer.parameters())
+    assert kernel.gru_usable(torch.zeros(3, 2, 2, 3), *layer.parameters())
     assert_both_ways_agree(layer, torch.randn(3, 9, 5, 3))
 
 
@@ -129,7 +129,7 @@ def test_infinite_weights_are_never_hidden():
 )
 def test_what_the_compiled_layer_is_not_written_for_is_left_to_torch(features, hidden):
     layer = make_layer(2, 3, hidden).to(features.dtype)
-    assert not gru.usable(features, *layer.parameters())
+    assert not kernel.gru_usable(features, *layer.parameters())
     assert layer(features).shape == (2, 4, 5, hidden)
 
 

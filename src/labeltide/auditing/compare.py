@@ -69,7 +69,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     """
     old, new = (each if isinstance(each, Results) else open_results(Path(each)) for each in (old, new))
     sides = old.audit, new.audit
-    lines = read_lines(old.labels), read_lines(new.labels)
+    lines = read_recorded_lines(old.labels), read_recorded_lines(new.labels)
     pairs, by, messages = match_labels(*lines, *sides)
     then, now = (pairs[name].is_valid().to_numpy() for name in ("row", "row_now"))
     n_both = int((then & now).sum())
@@ -105,7 +105,7 @@ def open_results(folder: Path, *, in_memory: bool = False) -> Results:
     try:
         results = Results.in_folder(folder, NEEDED)
         labels = parquet.read_schema(results.labels).empty_table().select(COLUMNS)
-        return Results(results.audit, read_lines(results.labels), labels) if in_memory else results
+        return Results(results.audit, read_recorded_lines(results.labels), labels) if in_memory else results
     except (KeyError, TypeError, UnicodeDecodeError, JSONDecodeError, RecursionError, pa.ArrowException):
         raise ValueError(
             f"The files in {str(folder)!r} are not what this version of labeltide writes. Audit again."
@@ -342,7 +342,7 @@ COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "probability_righ
 KINDS = ("new", "resolved", "persisting")
 
 
-def read_lines(labels: pa.Table | Path) -> pa.Table:
+def read_recorded_lines(labels: pa.Table | Path) -> pa.Table:
     """Every recorded label of an audit; texts are of one type, and no annotator is an empty name."""
     table = read_labels(labels, COLUMNS)
     texts = {name: table[name].cast(pa.large_string()) for name in ("sequence", "time", "annotator", "recorded")}

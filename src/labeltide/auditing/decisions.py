@@ -399,7 +399,7 @@ def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledLabels:
     """Labels that reviewers settled, one entry for each line of a table that a decision covers."""
 
     line: np.ndarray  # int64 (settled,): indices into the lines that were passed
@@ -418,7 +418,7 @@ class Settled:
         return len(self.line)
 
 
-def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
+def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> SettledLabels:
     """The labels that standing decisions settle.
 
     A reviewer's latest decision on a label stands. Where reviewers differ, the label is left out and counted. A kept
@@ -452,7 +452,7 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> Settled:
             disputed.append(index)
         elif (label := next(iter(said))) is not None:
             kept.append((index, line, label, list(votes[index].values())))
-    return Settled(
+    return SettledLabels(
         line=np.array([index for index, *_ in kept], np.int64),
         row=np.array([line["row"] for _, line, *_ in kept], np.int64),
         annotator=[line["annotator"] for _, line, *_ in kept],  # type: ignore[misc]

@@ -385,7 +385,7 @@ SAMPLE = 20_000  # steps from which the telling signals are found
 DIGITS = 5
 
 
-class Stretch(NamedTuple):
+class TimelineStretch(NamedTuple):
     """A stretch of one sequence that the page draws."""
 
     chunk: int
@@ -414,7 +414,7 @@ def describe_timelines(
     }
     needed = {chunks_of[sequence][0] for sequence in worst} | {n for sequence in planned for n in chunks_of[sequence]}
 
-    def read(number: int) -> tuple[dict[int, Stretch], dict[int, tuple[np.ndarray, Stretch]]]:
+    def read(number: int) -> tuple[dict[int, TimelineStretch], dict[int, tuple[np.ndarray, TimelineStretch]]]:
         with torch_on_one_thread():
             judged = _JudgedChunk(job, number, flags, totals.positions[number], signals)
         shown = {each: judged.worst(each) for each in worst if chunks_of[each][0] == number}
@@ -424,8 +424,8 @@ def describe_timelines(
             if number in chunks_of[sequence] and (found := judged.planned(sequence, entry))
         }
 
-    of_worst: dict[int, Stretch] = {}
-    of_plan: dict[int, tuple[np.ndarray, Stretch]] = {}
+    of_worst: dict[int, TimelineStretch] = {}
+    of_plan: dict[int, tuple[np.ndarray, TimelineStretch]] = {}
     for shown, found in work_ahead(read, sorted(needed)):
         of_worst |= shown
         of_plan = found | of_plan
@@ -461,7 +461,7 @@ class _JudgedChunk:
         self.issues_before = np.append(0, np.cumsum(issues))  # steps with issues before each step
         self.signals = {table.feature_names[each]: table.signal(each) for each in signals}
 
-    def worst(self, sequence: int) -> Stretch:
+    def worst(self, sequence: int) -> TimelineStretch:
         """The whole sequence or, where it is long, those `STEPS` in a row that hold the most issues."""
         start, end = self._bounds(sequence)
         if end - start > STEPS:
@@ -469,7 +469,7 @@ class _JudgedChunk:
             start += int((before[start + STEPS : end + 1] - before[start : end + 1 - STEPS]).argmax())
         return self._stretch(sequence, np.arange(start, min(start + STEPS, end)))
 
-    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[np.ndarray, Stretch] | None:
+    def planned(self, sequence: int, entry: Mapping[str, Any]) -> tuple[np.ndarray, TimelineStretch] | None:
         """The steps of a stretch of the plan, and it with what lies around it; None where its times are not here."""
         start, end = self._bounds(sequence)
         times = self._times(np.arange(start, end))
@@ -488,7 +488,7 @@ class _JudgedChunk:
     def _times(self, steps: np.ndarray) -> list[str]:
         return list(self.table.times.take(pa.array(self.table.line_row[self.first_line[steps]])).to_pylist())
 
-    def _stretch(self, sequence: int, steps: np.ndarray) -> Stretch:
+    def _stretch(self, sequence: int, steps: np.ndarray) -> TimelineStretch:
         timeline = {
             "sequence": self.table.sequence_names[sequence - self.first_sequence],
             "times": self._times(steps),
@@ -497,7 +497,7 @@ class _JudgedChunk:
         }
         shown = np.flatnonzero((self.table.line_step >= steps[0]) & (self.table.line_step <= steps[-1]))
         lines = self.lines.take(pa.array(shown)).append_column("position", pa.array(self.position + shown))
-        return Stretch(self.number, sequence, steps, timeline, as_texts(lines.select([*COLUMNS, "position"])))
+        return TimelineStretch(self.number, sequence, steps, timeline, as_texts(lines.select([*COLUMNS, "position"])))
 
 
 def as_texts(lines: pa.Table) -> pa.Table:

@@ -34,7 +34,7 @@ from labeltide.inference.audit import (
     KINDS,
     Judge,
     LabelAudit,
-    Recorded,
+    LabelCodes,
     Scores,
     find_kinds,
     find_threshold,
@@ -240,11 +240,11 @@ class Scorer:
         signal = self.signal(table.features, mask)
         return self.judge.posterior(self.recorded(table), signal).numpy(), signal.numpy()
 
-    def recorded(self, table: AuditInput) -> Recorded:
+    def recorded(self, table: AuditInput) -> LabelCodes:
         """The labels of a table as the judge takes them."""
         labels = table.labels if table.moved is None else table.moved
         mask = _validation.steps_mask(table.lengths, table.index.shape[1])
-        return Recorded(labels, mask, find_moments(self.estimator, table.clock), table.trusted, gaps=table.gaps)
+        return LabelCodes(labels, mask, find_moments(self.estimator, table.clock), table.trusted, gaps=table.gaps)
 
     def signal(self, features: np.ndarray, mask: np.ndarray, in_threads: bool = False) -> Tensor:
         """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from labeltide.recordings.recordings import RecordingRequest
     from labeltide.tables.roles import Labels, Names, Reading, Request
 
-MODELS = ("gru", "tcn", "transformer")
 ALL = "all"
 TrainOn = int | float | str | None
 ONLY_PYTHON = "only Python"
@@ -78,7 +77,7 @@ class AuditOptions:
         "Which features to compute from a recording: eeg, sleep, muscle, ecg, movement, gaze or plain; by default "
         "chosen by the names of its channels.",
     )
-    model: str = _option("gru", "The network: gru, tcn or transformer.")
+    model: str = _option("gru", "The network, such as gru, tcn or transformer; an unknown name lists them all.")
     out: str | Path | None = _option(
         None,
         "The folder for the results: new, empty or that of an earlier audit; nothing is written without it.",
@@ -99,10 +98,12 @@ class AuditOptions:
     train_on: TrainOn = _option(None, "How many labels to learn from, such as 1e6, or all. Every label is judged.")
 
     def __post_init__(self) -> None:
+        from labeltide.models import MODELS
+
         if not isinstance(self.model, str):
             raise ValueError(
-                f"The audit of a table knows networks by name: {', '.join(MODELS)}. Got {self.model!r}. With a network "
-                "of your own, TideClassifier(model=...).fit(X, y) takes arrays, and its method audit(X, y) audits them."
+                f"The audit of a table takes a network by name: {', '.join(MODELS)}. Got {self.model!r}. For a network "
+                "of your own, fit TideClassifier(model=...) to arrays and call its method audit(X, y)."
             )
         _validation.check_choice("model", self.model, MODELS)
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)

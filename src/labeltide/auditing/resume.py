@@ -40,7 +40,7 @@ FITTED, EVIDENCE, INFERRED = "fitted.safetensors", "evidence.safetensors", "infe
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedAudit:
     """What an audit has done so far; keeps nothing where `folder` is None."""
 
     folder: Path | None
@@ -98,10 +98,10 @@ class Unfinished:
 
 
 @contextmanager
-def unfinished_work(folder: Path | None, out: Path | None, resume: bool) -> Iterator[Unfinished]:
+def unfinished_work(folder: Path | None, out: Path | None, resume: bool) -> Iterator[UnfinishedAudit]:
     """Lock the folder of unfinished work for one audit; it is gone after a good end, or if nothing was begun."""
     if folder is None:
-        yield Unfinished(None)
+        yield UnfinishedAudit(None)
         return
     if resume and not (folder / SETTINGS).exists():
         raise ValueError(f"There is no interrupted audit of {str(out)!r} to resume. Leave out --resume to start one.")
@@ -109,7 +109,7 @@ def unfinished_work(folder: Path | None, out: Path | None, resume: bool) -> Iter
     try:
         if out is not None:
             restore_interrupted(out)
-        yield Unfinished(folder)
+        yield UnfinishedAudit(folder)
         shutil.rmtree(folder, ignore_errors=True)
     except KeyboardInterrupt as stop:
         stop.work_is_kept = (folder / SETTINGS).exists()  # type: ignore[attr-defined]

@@ -66,7 +66,7 @@ from labeltide.auditing.reading import (
     read_audit_steps,
 )
 from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
-from labeltide.auditing.resume import Stages, Unfinished, disk_needed, say_disk, show_stages, unfinished_work
+from labeltide.auditing.resume import Stages, UnfinishedAudit, disk_needed, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
@@ -288,7 +288,7 @@ class Study(NamedTuple):
     recordings: dict[str, Any] | None = None
 
 
-def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
+def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     with stages.stage("read"):
         laid, columns, recordings = lay_out(source, options.recordings, options.columns)
         options = replace(options, **vars(columns))
@@ -334,7 +334,7 @@ def _moved(read: AuditInput) -> AuditInput:
     return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
 
 
-def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: Unfinished, stages: Stages) -> Study:
+def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     if options.checkpoint is None:
         raise ValueError(
             f"A table of {files.n_rows:,} rows is read in parts, so its results must be written to a folder. Name one "
@@ -368,7 +368,7 @@ def _check(read: AuditInput, learned: AuditInput, options: AuditOptions) -> tupl
     return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed))
 
 
-def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:
+def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
     coded, estimator, planted, messages = _fit(study, kept, stages)
     found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check()))
@@ -418,7 +418,7 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
 
 
 def _fit(
-    study: Study, kept: Unfinished, stages: Stages
+    study: Study, kept: UnfinishedAudit, stages: Stages
 ) -> tuple[TideClassifier, TideClassifier, tuple[PlantedErrors, ...], list[str]]:
     """Fit and infer, or take what an interrupted audit has kept: the fit with codes for classes, as it judges, and with
     their names; what became of planted errors; and sentences on what was limited."""

@@ -86,7 +86,7 @@ def needs_copy(files: FileSet) -> bool:
 
 
 def open_layout(
-    prepared: Prepared, window: int | None, work: Path, on_rows: OnRows, tidy: Tidying
+    prepared: PreparedTable, window: int | None, work: Path, on_rows: OnRows, tidy: Tidying
 ) -> tuple[Layout, list[str]]:
     """The rows in order, surveyed and cut into chunks, and sentences about what had to be done."""
     roles, files = prepared.roles, prepared.files
@@ -116,7 +116,7 @@ def open_layout(
     return Layout(stream, prepared, found, window, plan_chunks(found, window)), said
 
 
-class Prepared(NamedTuple):
+class PreparedTable(NamedTuple):
     """A large table whose rows were prepared in a copy on disk, where options or written dates ask for it."""
 
     files: FileSet
@@ -140,7 +140,7 @@ def prepare_rows(
     work: Path,
     on_rows: OnRows,
     decided: tuple[DecidedLabels, Any] | None = None,
-) -> Prepared:
+) -> PreparedTable:
     """Leave out bad rows, convert times and add decisions as for tables in memory, in a copy of the table.
 
     Sequences, times, annotators and labels of all rows are held in memory meanwhile. `decided` holds the labels that
@@ -153,7 +153,7 @@ def prepare_rows(
     is_written = roles.time is not None and is_text(_kind(files, roles.time))
     is_written &= roles.time not in (*tidy.as_numbers, *tidy.in_text)
     if not is_written and how == Reading(missing=how.missing, classes=how.classes) and decided is None:
-        return Prepared(files, roles, roles)
+        return PreparedTable(files, roles, roles)
     given = _read_keys(files, roles, how.drop_bad_rows)
     given, index, row_messages = keep_rows(given, roles, how)
     loaded = tidy(given)
@@ -178,7 +178,7 @@ def prepare_rows(
     if not path.exists():
         batches = _prepared_batches(files, used_columns(files, roles), kept_rows, replaced)
         write_atomically(path, lambda draft: write_batches(batches, draft, on_rows))
-    return Prepared(open_files(path), new_roles, roles, row_messages, time_messages, found, kept_rows)
+    return PreparedTable(open_files(path), new_roles, roles, row_messages, time_messages, found, kept_rows)
 
 
 def _read_keys(files: FileSet, roles: RoleColumns, with_digest: bool) -> pa.Table:
@@ -666,7 +666,7 @@ class Layout:
     """How the rows of a large table are read; the last three are found from the windows that were drawn."""
 
     stream: RowStream
-    prepared: Prepared
+    prepared: PreparedTable
     survey: Survey
     window: int
     chunks: tuple[Chunk, ...]

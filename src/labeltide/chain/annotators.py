@@ -332,7 +332,7 @@ def _conclude(
             mixed = chain_weight * by_chain + (1 - chain_weight) * by_votes
             chain_weight = float(np.mean(chain_weight * by_chain / mixed))
         chain_weight = min(max(chain_weight, MIN_CHAIN), MAX_CHAIN)
-    another = pool(weights, stack_opinions(*map(torch.from_numpy, (expected, vote_share, *others)))).numpy()
+    another = pool_opinions(weights, stack_opinions(*map(torch.from_numpy, (expected, vote_share, *others)))).numpy()
     settled = votes.sum(1) == 0
     if crowd.trusted is not None:
         settled |= crowd.trusted.ravel() >= 0
@@ -436,7 +436,7 @@ def stack_opinions(*opinions: Tensor) -> Tensor:
     return torch.stack([opinion.double().clamp_min(MIN_PROBABILITY).log() for opinion in opinions], -2)
 
 
-def pool(weights: Tensor, log_probs: Tensor) -> Tensor:
+def pool_opinions(weights: Tensor, log_probs: Tensor) -> Tensor:
     """The pooled probabilities (..., classes) of opinions (..., opinions, classes) with weights (opinions,)."""
     return torch.einsum("k,...kj->...j", weights, log_probs).softmax(-1)
 
@@ -466,7 +466,7 @@ def _newton(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
     chosen = log_probs.gather(-1, labels[:, None, None].expand(-1, len(start), 1))[..., 0]  # (labels, opinions)
     prior = PRIOR_LABELS * torch.eye(len(start), dtype=start.dtype)
     for _ in range(NEWTON_STEPS):
-        probabilities = pool(weights, log_probs)
+        probabilities = pool_opinions(weights, log_probs)
         means = torch.einsum("nj,nkj->nk", probabilities, log_probs)
         centred = log_probs - means[..., None]
         slope = (chosen - means).sum(0) - prior @ (weights - start)

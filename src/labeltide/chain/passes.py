@@ -14,7 +14,7 @@ from labeltide._clock import Period, gap_ladder
 from labeltide.chain.families import WeightedFamily
 from labeltide.kernels import choose
 from labeltide.kernels.compiled import ChainInputs, compiled_pass
-from labeltide.kernels.compiled import Expected as Expected
+from labeltide.kernels.compiled import ExpectedCounts as ExpectedCounts
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,9 @@ def draw_rows(clusters: np.ndarray, most: int, fewest: int, generator: np.random
 NUMBERS_AT_ONCE = 2**29  # kept by a pass: in torch three matrices for every step and member, in Triton one vector
 
 
-def expect(data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False) -> Expected:
+def expect(
+    data: ChainData, members: Members, parameters: ChainParameters, *, posterior: bool = False
+) -> ExpectedCounts:
     """E-step: the likelihood of the recorded labels and the expected sufficient statistics of every member."""
     backend = choose("chain", data.labels.device)
     if backend == "c":
@@ -246,7 +248,7 @@ def expect(data: ChainData, members: Members, parameters: ChainParameters, *, po
         parts.append(run)
     joined = [torch.cat(tensors) for tensors in zip(*(part[:6] for part in parts), strict=True)]
     smoothed = [part.posterior for part in parts if part.posterior is not None]
-    return Expected(*joined, torch.cat(smoothed) if smoothed else None)  # type: ignore[call-arg]
+    return ExpectedCounts(*joined, torch.cat(smoothed) if smoothed else None)  # type: ignore[call-arg]
 
 
 def posteriors(data: ChainData, members: Members, parameters: ChainParameters) -> Tensor:
@@ -347,7 +349,9 @@ def pair_likelihoods(
     return total.clamp_min(TINY), kept
 
 
-def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, posterior: bool = False) -> Expected:
+def plain_pass(
+    data: ChainData, members: Members, parameters: ChainParameters, posterior: bool = False
+) -> ExpectedCounts:
     """One forward and one backward recursion over all rows of all members; see `expect`."""
     start, transition, exponent, matrices, bursts = parameters
     likelihood = label_likelihoods(data, members, matrices)
@@ -404,7 +408,7 @@ def plain_pass(data: ChainData, members: Members, parameters: ChainParameters, p
     exposure = (first * weights[..., None]).sum(1) / start.clamp_min(TINY)
     # Exposure per unit of A_ij: P_tj^k / Z_t(i) = T_t(i, j) / A_ij, with T the transition and Z its normaliser.
     pairs[:, 1] /= transition.clamp_min(TINY)
-    return Expected(
+    return ExpectedCounts(
         (torch.stack(scales, 2)[..., 0].log() * data.mask).sum(-1),
         count_labels(data, members, gamma * members.weights[..., None, None], matrices.shape[1]),
         torch.stack([(gamma[:, :, 0] * weights[..., None]).sum(1), exposure], 1),

@@ -36,7 +36,7 @@ from labeltide.models.base import SequenceModel
 if TYPE_CHECKING:  # what an audit needs is loaded by the first audit
     from labeltide.chain.passes import Chain
     from labeltide.estimators.cross_fit import TrainingRows
-    from labeltide.inference.audit import LabelAudit, Recorded
+    from labeltide.inference.audit import LabelAudit, LabelCodes
 
 
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
@@ -299,7 +299,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         may_name : bool, whether labels may be flagged; where the fit shows that labels are wrong when left out
         """
         from labeltide.estimators.cross_fit import TrainingRowsWarning
-        from labeltide.inference.audit import Recorded, audit_labels
+        from labeltide.inference.audit import LabelCodes, audit_labels
 
         check_is_fitted(self, "model_")
         features, counts = self._check_features(X, lengths)
@@ -312,7 +312,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         moments = find_moments(self, clocks)
         between = check_gaps(gaps, counts, shape[1])
         known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
-        recorded = Recorded(labels, mask, moments, known, self._find_sources(labels, groups), between)
+        recorded = LabelCodes(labels, mask, moments, known, self._find_sources(labels, groups), between)
         evidence, out_of_fold = self._evidence(features, mask)
         aligned = self._align(features, mask, recorded)
         may_name = self._may_name_labels() if may_name is None else may_name
@@ -407,7 +407,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         """
         return np.log(predict_scaled([self], features, mask)[0].clip(1e-30)), None
 
-    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
+    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes) -> np.ndarray:
         """The labels of an audit, moved to the signals where the fit did so."""
         return recorded.labels
 

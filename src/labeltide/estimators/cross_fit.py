@@ -35,12 +35,12 @@ def cross_fit(
     informative about its label as the past. The predictions of the latter alone come second; None without them.
     Networks without memory, which judge every step by itself, would learn the same twice.
     """
-    first = _untrained(fleet_fit, folds, noise, "cross-fit")
+    first = prepare_training(fleet_fit, folds, noise, "cross-fit")
     if not first.model.is_causal or not _has_memory(first.model, fleet_fit.data):
         train_all([first])
         return *predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
     reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
-    second = _untrained(reversed_fit, folds, noise, "cross-fit, backwards")
+    second = prepare_training(reversed_fit, folds, noise, "cross-fit, backwards")
     train_all([first, second])
     backwards = (second.fleet_fit, second.model)
     return *predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)
@@ -70,7 +70,7 @@ def hold_out_folds(fleet_fit: FleetFit, folds: Tensor, first_seed: int) -> Fleet
     return replace(copies, data=replace(copies.data, held_out=held_out, weights=(~held_out).float()))
 
 
-def _untrained(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> Training:
+def prepare_training(fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str) -> Training:
     copies = hold_out_folds(fleet_fit, folds, first_seed=10)
     each_fit = copies.members // fleet_fit.members
     matrices = noise.matrices.repeat_interleave(each_fit, 0)

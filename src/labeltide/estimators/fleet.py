@@ -424,7 +424,7 @@ def prepare(
     codes, classes = _encode(labels, mask)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
-    grid, points, cells = _find_grid(moments, mask, settings.period, len(classes))
+    grid, points, cells = find_grid(moments, mask, settings.period, len(classes))
     labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
     people = None if clusters is None else encode_clusters(clusters, n)
     held = np.zeros((len(labels), n), dtype=bool)
@@ -433,7 +433,7 @@ def prepare(
         held = np.stack([hold_out(seed, rows, share, people) for seed, rows in zip(seeds, labelled, strict=True)])
     if settings.cross_fits or settings.early_stopping:
         _warn_of_splits(features, mask, labelled, people)
-    known = None if trusted is None else torch.from_numpy(_encode_trusted(trusted, mask, classes))
+    known = None if trusted is None else torch.from_numpy(encode_trusted(trusted, mask, classes))
     scaling = learn_scaling(X, mask) if settings.standardize else None
     data = FleetData(
         features=torch.from_numpy(scale_features(X, features, mask, scaling)),
@@ -449,7 +449,7 @@ def prepare(
     return FleetFit(estimators, data, classes, seeds, sources, cells, people), scaling
 
 
-def _find_grid(
+def find_grid(
     moments: np.ndarray, mask: np.ndarray, period: Period, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray | None, Cells | None]:
     """The distinct moments of the clock and the index of each step among them; with several clocks, their cells."""
@@ -472,7 +472,7 @@ def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, 
     return _validation.encode_labels(together, present, classes), classes
 
 
-def _encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+def encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
     labels = _validation.check_labels(trusted, *mask.shape)
     if labels.shape[2] != 1:
         raise ValueError(f"trusted must hold one label per step. Got shape {labels.shape}.")

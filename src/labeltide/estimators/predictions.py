@@ -25,9 +25,9 @@ from labeltide.chain.passes import (
     thin_for_tests,
 )
 from labeltide.data.clusters import deal_units, encode_clusters, splitting_units
-from labeltide.estimators.fleet import _encode_trusted, _find_grid, as_array, find_moments, find_seed
-from labeltide.estimators.tide import Inferred, chain_data, find_posterior, make_folds
-from labeltide.inference.audit import FDR, LabelAudit, Recorded, audit_labels
+from labeltide.estimators.fleet import as_array, encode_trusted, find_grid, find_moments, find_seed
+from labeltide.estimators.tide import InferenceResults, chain_data, find_posterior, make_folds
+from labeltide.inference.audit import FDR, LabelAudit, LabelCodes, audit_labels
 from labeltide.inference.conclusion import Diagnostic, NoiseWarning
 from labeltide.training import FleetData
 
@@ -43,7 +43,7 @@ MIN_SUSPECTS = 20  # by hand: labels that their neighbours contradict, by the la
 MAX_REPEATED, MAX_SEEN = 0.75, 0.35
 
 
-class PredictionFit(Inferred):
+class PredictionFit(InferenceResults):
     """The hidden Markov model that `audit_predictions` fits: chain, Q(t), bands, tests, checks and conclusion.
 
     Its attributes are those of `TideClassifier`, which has the same ones after cross-fitting.
@@ -214,12 +214,12 @@ def audit_predictions(
     present = mask[..., None] & ~_validation.missing_labels(recorded)
     names = _column_classes(recorded, present, n_columns, classes)
     codes = _validation.encode_labels(recorded, present, names)
-    known = None if trusted is None else _encode_trusted(padded["trusted"], mask, names)
+    known = None if trusted is None else encode_trusted(padded["trusted"], mask, names)
     clocks, between = check_clocks(padded["clock"], counts, n_steps), check_gaps(padded["gaps"], counts, n_steps)
     people = None if clusters is None else encode_clusters(clusters, n)
 
     seed = find_seed(random_state)
-    grid, points, cells = _find_grid(clocks, mask, period, len(names))
+    grid, points, cells = find_grid(clocks, mask, period, len(names))
     if points is None:
         points = np.broadcast_to(np.arange(n_steps), mask.shape)
     row, step, inside = _cut_windows(counts, np.asarray((codes >= 0).any(-1)))
@@ -253,7 +253,7 @@ def audit_predictions(
     sources = None if fit.noise_.annotators == 1 else np.tile(np.arange(codes.shape[2]), (n, 1))
     evidence = np.log(probabilities.clip(LEAST_PROBABILITY))
     return audit_labels(
-        Recorded(codes, mask, moments, known, sources, between),
+        LabelCodes(codes, mask, moments, known, sources, between),
         evidence - np.log(np.exp(evidence).sum(-1, keepdims=True)),
         fit.chain_,
         fit.noise_,

@@ -40,7 +40,7 @@ from labeltide.estimators.cross_fit import (
     small_batches,
 )
 from labeltide.estimators.fleet import FittedFleet, FleetFit
-from labeltide.inference.audit import QUALITY_GRID, Recorded, small_softmax
+from labeltide.inference.audit import QUALITY_GRID, LabelCodes, small_softmax
 from labeltide.inference.bands import (
     NoiseEstimate,
     ShareInterval,
@@ -336,7 +336,7 @@ FALSE_ALARMS = "false_alarms"  # what they hold of it where there are no estimat
 Found = TypeVar("Found")
 
 
-class Inferred:
+class InferenceResults:
     """Bands, tests and checks of a method that keeps the evidence from which it learned Q."""
 
     classes_: np.ndarray
@@ -517,7 +517,7 @@ class Inferred:
 REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
 
 
-class TideClassifier(Inferred, NoisyLabelClassifier):
+class TideClassifier(InferenceResults, NoisyLabelClassifier):
     r"""Learn from wrong labels with nothing to tune and no clean label.
 
     1. A hidden Markov model of the recorded labels alone, fitted by EM, gives a first Q(t). Where it finds hardly any
@@ -636,7 +636,7 @@ class TideClassifier(Inferred, NoisyLabelClassifier):
         signal = networks.predict(np.asarray(features, dtype=np.float32), mask, folds).double()
         return signal.clamp_min(1e-30).log().numpy(), folds >= 0
 
-    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: Recorded) -> np.ndarray:
+    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes) -> np.ndarray:
         """Labels of an audit moved to the signals: by the lags of the fit, and by shifts of single rows."""
         if not self.align:
             return recorded.labels

@@ -40,7 +40,7 @@ TOLERANCE = 1e-5  # in probabilities
 SECONDS = 300  # that the fresh process may take
 
 
-class Case(NamedTuple):
+class ComparedRun(NamedTuple):
     """One run that was compared, and the largest difference of a probability."""
 
     sequences: int
@@ -67,8 +67,8 @@ class OnnxExport:
     step: Path | None
     json: Path
     card: Path
-    checks: tuple[Case, ...]
-    step_checks: tuple[Case, ...]
+    checks: tuple[ComparedRun, ...]
+    step_checks: tuple[ComparedRun, ...]
 
     @property
     def difference(self) -> float:
@@ -239,7 +239,7 @@ def write_graph(found: OnnxSource, one_step: bool = False) -> bytes:
 
 def _compare(
     content: bytes, found: OnnxSource, cases: Sequence[tuple[int, int]], state: Sequence[int | str] | None
-) -> tuple[Case, ...]:
+) -> tuple[ComparedRun, ...]:
     """Compare probabilities with ours: of whole sequences of several lengths, or steps given one at a time."""
     random, runs, expected = np.random.default_rng(0), {}, []
     looks_ahead = not found.estimator.model_.is_causal
@@ -266,7 +266,7 @@ def _compare(
                 f"The exported model's probabilities differ from ours by {difference:.1e} with {ours.shape[1]} steps; "
                 f"at most {TOLERANCE:g} is allowed. No file was kept."
             )
-        compared.append(Case(ours.shape[0], ours.shape[1], difference))
+        compared.append(ComparedRun(ours.shape[0], ours.shape[1], difference))
     return tuple(compared)
 
 

@@ -41,7 +41,7 @@ FORMATS = ("csv", *WHOLE, *TIERS, *SINGLE)
 
 
 @dataclass(frozen=True)
-class Exported:
+class SpanExport:
     """The files that were written, and sentences about what was moved or left out."""
 
     folder: Path
@@ -49,7 +49,7 @@ class Exported:
     messages: tuple[str, ...]
 
 
-def export_audit(folder: str | Path, to: str, out: str | Path | None = None, what: str = "both") -> Exported:
+def export_audit(folder: str | Path, to: str, out: str | Path | None = None, what: str = "both") -> SpanExport:
     """Write the issues, the corrected labels or both of an audit in a format that annotation tools open.
 
     Parameters
@@ -77,7 +77,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     return replace(written, messages=tuple(dict.fromkeys([*messages, *written.messages])))
 
 
-def write_spans(spans: pa.Table, out: str | Path, to: str) -> Exported:
+def write_spans(spans: pa.Table, out: str | Path, to: str) -> SpanExport:
     """Write spans of any number of recordings and annotators in a format that annotation tools open.
 
     Parameters
@@ -100,7 +100,7 @@ def write_spans(spans: pa.Table, out: str | Path, to: str) -> Exported:
     return _write({"": spans} if spans.num_rows else {}, to, Path(out), dict.fromkeys(pc.unique(names).to_pylist()))
 
 
-def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place | None]) -> Exported:
+def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place | None]) -> SpanExport:
     """Write spans of every kind to a folder, whole or not at all."""
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
@@ -127,7 +127,7 @@ def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str
             if place.exists():  # an empty folder; all files appear at once
                 place.resolve().rmdir()
             os.rename(draft, place.resolve())
-    return Exported(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
+    return SpanExport(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
 
 
 def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: bool) -> list[tuple[str, pa.Table, str]]:

@@ -25,7 +25,7 @@ from labeltide._clock import check_gaps, check_period, wrap_clock
 from labeltide._display import ShortRepr
 from labeltide.chain.annotators import Candidate, Crowd, fit_annotators, list_labels
 from labeltide.inference.audit import differs_probability
-from labeltide.inference.display import ConsensusDisplay, check_names
+from labeltide.inference.display import ConsensusDisplay, default_names
 from labeltide.recordings.spans.formats import read_spans
 from labeltide.recordings.spans.table import by_recording, lines_of
 
@@ -445,7 +445,7 @@ def consensus(
     n_steps = codes.shape[1]
     mask = _validation.steps_mask(counts, n_steps)
     check_period(period)
-    recordings = check_names("ids", ids, len(codes), ", one per sequence")
+    recordings = default_names("ids", ids, len(codes), ", one per sequence")
     if clock is not None and np.shape(clock) == codes.shape:
         given_clock = np.asarray(clock, dtype=np.float64)
         if not np.isfinite(given_clock[(codes >= 0) & mask[..., None]]).all():

@@ -37,7 +37,7 @@ from labeltide.chain.annotators import (
 from labeltide.chain.passes import Chain, ChainData, ChainParameters, posteriors, same_data
 from labeltide.data.clusters import spread_labels
 from labeltide.inference.conclusion import explain, find_support
-from labeltide.inference.display import LabelAuditDisplay, check_names
+from labeltide.inference.display import LabelAuditDisplay, default_names
 from labeltide.inference.review import CLOCK_BINS, clock_bins
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.noise.functions import NoiseFunction
@@ -215,10 +215,10 @@ class LabelAudit(LabelAuditDisplay):
         import pyarrow as pa  # imported late, because it is slow and often not needed
 
         n, n_steps, n_annotators = self.labels.shape
-        sequences = check_names("ids", ids, n, ", one per sequence")
+        sequences = default_names("ids", ids, n, ", one per sequence")
         if times is not None and np.shape(times) != (n, n_steps):
             raise ValueError(f"times must have shape {(n, n_steps)}, one per step. Got shape {np.shape(times)}.")
-        people = check_names("annotators", annotators, n_annotators)
+        people = default_names("annotators", annotators, n_annotators)
         row, step, annotator = np.nonzero(self.labels >= 0)
         whole = (n, n_steps, n_annotators)
         columns: dict[str, Any] = {
@@ -368,7 +368,7 @@ def is_misaligned(labels: np.ndarray, aligned: np.ndarray | None, suggested: np.
 
 @torch_on_one_thread()
 def audit_labels(
-    recorded: Recorded,
+    recorded: LabelCodes,
     evidence: np.ndarray,
     chain: Chain,
     noise: NoiseFunction,
@@ -499,7 +499,7 @@ def _ones_matrix(values: Tensor) -> Tensor:
     return torch.ones(values.shape[-1], values.shape[-1], dtype=values.dtype, device=values.device)
 
 
-class Recorded(NamedTuple):
+class LabelCodes(NamedTuple):
     """Labels to audit, as codes; NumPy arrays of what `ChainData` holds as tensors."""
 
     labels: np.ndarray  # int8 (n, steps, annotators), -1 where nothing was recorded
@@ -537,7 +537,7 @@ class Judge:
     prior: Tensor  # votes that are added to those of a step
 
     @classmethod
-    def fit(cls, recorded: Recorded, signal: Tensor, chain: Chain, noise: NoiseFunction) -> Judge:
+    def fit(cls, recorded: LabelCodes, signal: Tensor, chain: Chain, noise: NoiseFunction) -> Judge:
         """Fix grid, lengths of gaps and weights of the opinion pool from labels and probabilities from the features."""
         labels, mask = torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask)
         shared = shared_labels(labels, mask)
@@ -572,7 +572,7 @@ class Judge:
         """1 less the diagonal of Q: shape (sources or 1, points, classes)."""
         return 1 - torch.diagonal(self.noise, dim1=-2, dim2=-1).numpy()
 
-    def score(self, recorded: Recorded, signal: Tensor, steps: np.ndarray | None = None) -> Scores:
+    def score(self, recorded: LabelCodes, signal: Tensor, steps: np.ndarray | None = None) -> Scores:
         """Judge rows by their labels and the probabilities from their features, (n, steps, classes).
 
         `steps` are indices into an array of (n, steps) read as one row; None for all.
@@ -596,7 +596,7 @@ class Judge:
             another = SEEN_ALIKE * by_chain + (1 - SEEN_ALIKE) * another
         return Scores(*(values.numpy() for values in (posterior, another, features, point)))
 
-    def posterior(self, recorded: Recorded, signal: Tensor) -> Tensor:
+    def posterior(self, recorded: LabelCodes, signal: Tensor) -> Tensor:
         """Posterior of the true labels: (n, steps, classes), zero on padding."""
         jumps = None
         if recorded.gaps is not None:
@@ -625,7 +625,7 @@ class Judge:
         posterior = posterior * mask[..., None]
         return posterior / (posterior @ _ones_matrix(posterior)).clamp_min(1e-30)
 
-    def _points(self, recorded: Recorded) -> Tensor:
+    def _points(self, recorded: LabelCodes) -> Tensor:
         return torch.from_numpy(np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, recorded.clock))
 
     def _expected(self, point: Tensor, *beliefs: Tensor) -> list[Tensor]:
@@ -639,25 +639,25 @@ class Judge:
                 result[some] = torch.bmm(belief[some, None], common)[:, 0]
         return results
 
-    def _without_each(self, recorded: Recorded, signal: Tensor) -> Iterator[Tensor]:
+    def _without_each(self, recorded: LabelCodes, signal: Tensor) -> Iterator[Tensor]:
         """The posterior given the labels of all annotators but one, for each of them."""
         for annotator in range(recorded.labels.shape[-1]):
             others = recorded.labels.copy()
             others[..., annotator] = -1
             yield self.posterior(recorded._replace(labels=others, trusted=None), signal)
 
-    def _average_without_each(self, recorded: Recorded, signal: Tensor) -> tuple[Tensor, Tensor]:
+    def _average_without_each(self, recorded: LabelCodes, signal: Tensor) -> tuple[Tensor, Tensor]:
         """The mean of these over the annotators of a step that has several, and their number: (n, steps)."""
         shared = shared_labels(torch.from_numpy(recorded.labels), torch.from_numpy(recorded.mask))
         sums, counts = torch.zeros_like(signal), shared.sum(-1)
         rows = np.flatnonzero(shared.any(-1).any(-1).numpy())
-        some = Recorded(*(None if values is None else values[rows] for values in recorded))  # type: ignore[arg-type]
+        some = LabelCodes(*(None if values is None else values[rows] for values in recorded))  # type: ignore[arg-type]
         for annotator, without in enumerate(self._without_each(some, signal[rows]) if len(rows) else ()):
             sums[rows] += without * shared[rows, :, annotator, None]
         return sums / counts.clamp_min(1)[..., None], counts
 
 
-def _inner_gaps(recorded: Recorded) -> np.ndarray:
+def _inner_gaps(recorded: LabelCodes) -> np.ndarray:
     """The gaps within rows, at most `MAX_GAP` steps of time."""
     assert recorded.gaps is not None
     gaps = np.where(recorded.mask, np.minimum(recorded.gaps, MAX_GAP), 1)

@@ -24,7 +24,14 @@ from labeltide.chain.em import fit_chains, power_log_prior, power_unit
 from labeltide.chain.families import Coefficients, Families, Family, families_of
 from labeltide.chain.passes import ChainData, ChainParameters, TrainingEvidence, expect, same_data
 from labeltide.inference.audit import false_alarm_curve, profile_weights
-from labeltide.inference.bootstrap import BAND_REPLICATES, Replicates, bootstrap_noise, chosen_family, coarsen, pool
+from labeltide.inference.bootstrap import (
+    BAND_REPLICATES,
+    Replicates,
+    bootstrap_noise,
+    chosen_family,
+    coarsen,
+    pooled_by,
+)
 from labeltide.inference.conclusion import SURE
 from labeltide.inference.display import NoiseDisplay
 from labeltide.inference.review import EffectiveCount, clopper_pearson
@@ -471,7 +478,7 @@ class TiltedFamilies(Families):
 
 
 def _family(coarse: TrainingEvidence) -> Family:
-    return pool(coarse, chosen_family(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period))
+    return pooled_by(coarse, chosen_family(coarse.data.n_classes, coarse.grid, coarse.families, coarse.period))
 
 
 def _count_labels(data: ChainData) -> int:

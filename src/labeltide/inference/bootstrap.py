@@ -135,9 +135,9 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     coarse = coarsen(training)
     data, grid = coarse.data, coarse.grid
     rough = chosen_family(data.n_classes, grid, training.families, training.period, UNDERSMOOTHING)
-    replicate_family = pool(training, rough, weaker_pooling(training.families))
+    replicate_family = pooled_by(training, rough, weaker_pooling(training.families))
     count = affordable(data, replicate_family, BOOTSTRAP_ITERATIONS, n_replicates, MIN_BAND_REPLICATES)
-    drawn = draw_rows(data.labels.shape[1], coarse.clusters, count, seed)
+    drawn = draw_row_counts(data.labels.shape[1], coarse.clusters, count, seed)
     weights = torch.from_numpy(np.concatenate([np.ones((1, drawn.shape[1])), drawn])).float()
     members = same_data(weights)
     fitted = refit(data, members, [replicate_family] * len(weights), coarse.parameters, BOOTSTRAP_ITERATIONS).parameters
@@ -154,7 +154,7 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     return Replicates(*finer)
 
 
-def draw_rows(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
+def draw_row_counts(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
     """How often each row is drawn, (count, rows); all rows of a cluster together, where there are several clusters."""
     generator = np.random.default_rng([seed, 6])
     if clusters is not None:
@@ -193,7 +193,7 @@ def chosen_pooling(families: Sequence[WeightedFamily]) -> float:
     return max(weights, key=weights.__getitem__)
 
 
-def pool(training: TrainingEvidence, unpooled: Family, strength: float | None = None) -> Family:
+def pooled_by(training: TrainingEvidence, unpooled: Family, strength: float | None = None) -> Family:
     """The family with partial pooling of annotators where there are several, by default of the chosen strength."""
     if training.parameters.matrices.shape[1] == 1:
         return unpooled

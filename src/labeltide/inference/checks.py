@@ -19,7 +19,7 @@ from labeltide.chain.em import POOLING
 from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import (
     ChainData,
-    Expected,
+    ExpectedCounts,
     Members,
     TrainingEvidence,
     expect,
@@ -29,7 +29,7 @@ from labeltide.chain.passes import (
 from labeltide.data.clusters import deal_units
 from labeltide.inference.annotators import cohen_kappas
 from labeltide.inference.bands import logit
-from labeltide.inference.bootstrap import pool, refit, simulate_members
+from labeltide.inference.bootstrap import pooled_by, refit, simulate_members
 from labeltide.inference.conclusion import Diagnostic
 
 MIN_PERSISTENCE = 0.1  # by hand: kappa of consecutive labels under which they do not persist
@@ -228,7 +228,7 @@ def check_folds(training: TrainingEvidence) -> Diagnostic:
         counts.append(int(of_rows.max()) + 1)
     # The error rate of each part, from a constant Q fitted to it.
     data, members = training.data, same_data(torch.from_numpy(part == np.arange(sum(counts))[:, None]).float())
-    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
+    static = pooled_by(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
     fitted = refit(data, members, [static] * sum(counts), training.parameters).parameters
     labels = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
     wrong = 1 - np.trace(labels, axis1=1, axis2=2) / labels.sum((1, 2)).clip(1e-12)
@@ -337,7 +337,7 @@ MIN_CLOCK_SHARE = 0.9  # by hand: of what the networks tell beyond the most comm
 TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
 
 
-def check_information(training: TrainingEvidence, expected: Expected) -> Diagnostic:
+def check_information(training: TrainingEvidence, expected: ExpectedCounts) -> Diagnostic:
     """Is the fitted model likelier than label frequencies? Likelihood ratio of non-nested models (Vuong 1989).
 
     The gain, less the number of parameters of the chain (Akaike 1974), is counted in standard errors of clusters.
@@ -371,7 +371,7 @@ def frequency_log_likelihood(data: ChainData) -> np.ndarray:
     return total
 
 
-def check_mostly_right(training: TrainingEvidence, expected: Expected, class_names: list[str]) -> Diagnostic:
+def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, class_names: list[str]) -> Diagnostic:
     """Is every class recorded rightly more often than not? The estimate must lie clear of that edge."""
     counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
     of_class = counts.sum(1)

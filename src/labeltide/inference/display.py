@@ -57,7 +57,7 @@ class NoiseDisplay(ShortRepr):
         classes : names of the classes, numbers when left out
         true : number of the true class whose row of Q is drawn, optional
         """
-        names = [_escape(name) for name in check_names("classes", classes, self.mean.shape[-1])]
+        names = [_escape(name) for name in default_names("classes", classes, self.mean.shape[-1])]
         ax = new_axes(ax)
         if true is None:
             curves, prefix = (self.class_rate, *(getattr(self, f"class_rate_{end}") for end in BAND_ENDS)), "true"
@@ -76,7 +76,7 @@ class NoiseDisplay(ShortRepr):
 
     def to_frame(self: Any, kind: str = "pandas", *, classes: Sequence[Hashable] | None = None) -> Any:
         """Q with its bands, one line for each moment, true and recorded class: "pandas", "polars" or "pyarrow"."""
-        names = np.array([str(name) for name in check_names("classes", classes, self.mean.shape[-1])], dtype=object)
+        names = np.array([str(name) for name in default_names("classes", classes, self.mean.shape[-1])], dtype=object)
         n_points, count = self.mean.shape[:2]
         columns: dict[str, Any] = {
             "clock": np.repeat(self.clock, count * count),
@@ -254,7 +254,7 @@ class ConsensusDisplay(ShortRepr):
 
     def plot(self: Any, ax: Any = None, *, annotators: Sequence[Hashable] | None = None) -> Any:
         """Draw the share of right labels of each annotator over the clock."""
-        names = check_names("annotators", annotators, len(self.quality))
+        names = default_names("annotators", annotators, len(self.quality))
         ax = new_axes(ax)
         for name, quality in zip(names, self.quality, strict=True):
             ax.plot(self.clock, quality, label=f"annotator {_escape(name)}")
@@ -263,7 +263,7 @@ class ConsensusDisplay(ShortRepr):
     def annotator_frame(self: Any, kind: str = "pandas", *, annotators: Sequence[Hashable] | None = None) -> Any:
         """Who differs how: one line for each annotator, true class and recorded class, with 95 % intervals."""
         who, true, recorded = np.nonzero(np.isfinite(self.rates))
-        names = check_names("annotators", annotators, len(self.rates))
+        names = default_names("annotators", annotators, len(self.rates))
         columns = {
             "annotator": [names[index] for index in who.tolist()],
             "true": [self.classes[index] for index in true],
@@ -274,7 +274,7 @@ class ConsensusDisplay(ShortRepr):
 
     def to_frame(self: Any, kind: str = "pandas", *, ids: Sequence[Hashable] | None = None) -> Any:
         """One line for every step: its consensus and the belief in each label: "pandas", "polars" or "pyarrow"."""
-        names = check_names("ids", ids, len(self.labels), ", one per sequence")
+        names = default_names("ids", ids, len(self.labels), ", one per sequence")
         row, step = np.nonzero(self.probabilities.sum(-1) > 0)
         beliefs = self.probabilities[row, step]
         columns: dict[str, Any] = {
@@ -362,7 +362,7 @@ def _finish(ax: Any, **settings: Any) -> Any:
     return ax
 
 
-def check_names(what: str, names: Sequence[Hashable] | None, count: int, each: str = "") -> Sequence[Hashable]:
+def default_names(what: str, names: Sequence[Hashable] | None, count: int, each: str = "") -> Sequence[Hashable]:
     """The names given, numbers when left out."""
     if names is not None and len(names) != count:
         raise ValueError(f"{what} must be {count} names{each}. Got {len(names)}.")

@@ -176,7 +176,7 @@ class Directions(NamedTuple):
         return moved / moved.sum(-1, keepdims=True)
 
 
-def find_change(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Directions:
+def find_alternative(fit: NullFit, moments: ClockMoments, null: Family, alternative: Family) -> Directions:
     """What moves under the alternative and is held by the null; over several clocks, all entries over the one."""
     moves, free = (family.moving_shares() for family in (null, alternative))  # (entries, shares)
     tested: np.ndarray = np.asarray(free.any(1) & ~moves.any(1))
@@ -478,7 +478,7 @@ def score_test(
     seed: int,
 ) -> ChangeTest:
     """Score test of a fitted null, with people or permutations as its reference."""
-    change = find_change(fit, moments, null, alternative)
+    change = find_alternative(fit, moments, null, alternative)
     generator, statistic = np.random.default_rng([seed, 12]), Statistic.of(fit, change)
     person = np.zeros(len(fit.labels), dtype=np.int64)  # rows without labels count for the first, and add nothing
     for number, rows in enumerate(design.units):

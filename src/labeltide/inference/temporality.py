@@ -49,7 +49,7 @@ from labeltide.inference.bootstrap import (
     free_family,
     free_of,
     likelihood_ratio_test,
-    pool,
+    pooled_by,
     refit,
     smooth,
     weighted_log_likelihood,
@@ -146,7 +146,7 @@ def judge_temporality(
     fewer = min(n_replicates, PART_REPLICATES)
     kind, _ = chosen_shape(training.families)
     unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period, kind)
-    free = pool(training, unpooled)
+    free = pooled_by(training, unpooled)
     whole = change_test(training, _static(training), free, n_replicates, seed)
     counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=n_classes)
     common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
@@ -155,7 +155,7 @@ def judge_temporality(
     untested = ChangeTest(np.nan, np.nan, "none", 0)
     class_tests = [of_common.get(i, untested) for i in range(n_classes)]
     shape = SMOOTH_SHAPES[kind](grid, TEST_SMOOTHNESS, training.period)
-    alike, by_class = (pool(training, family(n_classes, shape, each, each)) for each in ("alike", "by class"))
+    alike, by_class = (pooled_by(training, family(n_classes, shape, each, each)) for each in ("alike", "by class"))
     differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
     per_annotator: tuple[PartTemporality, ...] = ()
     if annotators > 1:  # likewise, the noise of other annotators
@@ -184,7 +184,7 @@ def judge_presence(training: TrainingEvidence, *, n_replicates: int = PART_REPLI
 
 
 def _static(training: TrainingEvidence) -> Family:
-    return pool(training, family(training.data.n_classes, constant_shape(training.grid), "each"))
+    return pooled_by(training, family(training.data.n_classes, constant_shape(training.grid), "each"))
 
 
 def _parts(tests: Sequence[ChangeTest], changes: Sequence[Change]) -> tuple[PartTemporality, ...]:
@@ -275,7 +275,9 @@ def judge_clocks(
 
     def moving(held: int | None) -> Family:
         smoothness = [None if clock == held else TEST_SMOOTHNESS for clock in clocks]
-        return pool(training, free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period)))
+        return pooled_by(
+            training, free_of(training.data.n_classes, sum_shape(training.grid, smoothness, training.period))
+        )
 
     free = moving(None)
     tests = [change_test(training, moving(held), free, n_replicates, seed + 500 + held, clock=held) for held in clocks]

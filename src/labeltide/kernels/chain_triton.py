@@ -12,13 +12,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from labeltide.kernels.compiled import ChainInputs, Expected, as_floats
+from labeltide.kernels.compiled import ChainInputs, ExpectedCounts, as_floats
 
 MAX_TRITON_CLASSES = 16  # the matrices of a row must fit into registers
 ENTRIES_PER_THREAD = 64  # of a (rows, from, to) tensor, at most
 
 
-def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> Expected:
+def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ExpectedCounts:
     """Forward-backward over all sequences of all members, on a GPU; arguments and results as of `compiled_pass`."""
     _, rows, steps, annotators = inputs.labels.shape
     m, groups, points, classes = inputs.matrices.shape[:4]
@@ -51,7 +51,7 @@ def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> Expected:
     )  # fmt: skip
     slope, curvature, kept = sums.sum(1).unbind(1)
     start, transition = inputs.start.clamp_min(1e-30), inputs.transitions[:, 0].clamp_min(1e-30)
-    return Expected(
+    return ExpectedCounts(
         log_likelihood,
         counts,
         starts.sum(1) / torch.stack([torch.ones_like(start), start], 1),

@@ -32,7 +32,7 @@ class ChainInputs(NamedTuple):
     bursts: Tensor | None  # (members,)
 
 
-class Expected(NamedTuple):
+class ExpectedCounts(NamedTuple):
     """Result of a forward-backward pass: the likelihood and the expected sufficient statistics of EM."""
 
     log_likelihood: Tensor  # (members, rows)
@@ -51,11 +51,11 @@ class ChainTask(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("members", "rows", "steps", "classes", "annotators", "groups")),
         *((name, ctypes.c_int64) for name in ("points", "gaps")),
         *((name, ctypes.c_void_p) for name in ChainInputs._fields),
-        *((f"out_{name}", ctypes.c_void_p) for name in Expected._fields),
+        *((f"out_{name}", ctypes.c_void_p) for name in ExpectedCounts._fields),
     ]
 
 
-def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> Expected:
+def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> ExpectedCounts:
     """Forward-backward over all sequences of all members, on the CPU."""
     ready = ChainInputs(*(None if tensor is None else as_floats(tensor).contiguous() for tensor in inputs))  # type: ignore[arg-type]
     out = make_outputs(ready, posterior)
@@ -69,11 +69,11 @@ def as_floats(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
-def make_outputs(inputs: ChainInputs, posterior: bool) -> Expected:
+def make_outputs(inputs: ChainInputs, posterior: bool) -> ExpectedCounts:
     """Outputs of a pass, filled with zeros; the log-likelihood is summed in double precision."""
     members, groups, points, classes = inputs.matrices.shape[:4]
     _, rows, steps, _ = inputs.labels.shape
-    return Expected(
+    return ExpectedCounts(
         torch.zeros(members, rows, dtype=torch.float64),
         torch.zeros(members, groups, points, classes, classes),
         torch.zeros(members, 2, classes),
@@ -84,7 +84,7 @@ def make_outputs(inputs: ChainInputs, posterior: bool) -> Expected:
     )
 
 
-def make_chain_task(inputs: ChainInputs, out: Expected) -> ChainTask:
+def make_chain_task(inputs: ChainInputs, out: ExpectedCounts) -> ChainTask:
     """The arguments of one call; the tensors must outlive them."""
     members, groups, points, classes = inputs.matrices.shape[:4]
     _, rows, steps, annotators = inputs.labels.shape

@@ -135,7 +135,7 @@ MAX_STEPS = 200  # of one stretch; longer ones are cut
 REACH = 50  # steps on each side of a marked one that may be settled with it
 
 
-class Stretch(NamedTuple):
+class ReviewStretch(NamedTuple):
     """Labels of one annotator that follow each other: first and last table row, and the least likely right."""
 
     first_row: int
@@ -144,7 +144,7 @@ class Stretch(NamedTuple):
     size: int
 
 
-def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[Stretch]:
+def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[ReviewStretch]:
     """Stretches of flagged labels with one recorded and one suggested class.
 
     Those within the audit's plan come first, then those least likely right, of equals the longer.
@@ -154,11 +154,11 @@ def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[
     ends = np.append(starts[1:], len(order))
     flagged = lines.is_issue[order[starts]] if len(starts) else np.zeros(0, bool)
     planned = planned_steps(lines, plan)
-    ranked: list[tuple[tuple[bool, float, int], Stretch]] = []
+    ranked: list[tuple[tuple[bool, float, int], ReviewStretch]] = []
     for start, end in zip(starts[flagged].tolist(), ends[flagged].tolist(), strict=True):
         indices = order[start:end]
         worst = int(indices[np.argmin(lines.right[indices])])
-        stretch = Stretch(int(lines.row[indices].min()), int(lines.row[indices].max()), worst, len(indices))
+        stretch = ReviewStretch(int(lines.row[indices].min()), int(lines.row[indices].max()), worst, len(indices))
         inside = any(first <= lines.step[worst] < last for first, last in planned)
         ranked.append(((not inside, -round(float(lines.wrong[indices].mean()), 2), -len(indices)), stretch))
     return [stretch for _, stretch in sorted(ranked, key=lambda entry: entry[0])]

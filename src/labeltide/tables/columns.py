@@ -178,7 +178,7 @@ def _from_objects(values: list[Any]) -> pa.Array:
 # Columns as NumPy arrays: numbers, times, or codes into the distinct values (factorising).
 
 
-def read_numbers(column: Column, role: str) -> np.ndarray:
+def number_column(column: Column, role: str) -> np.ndarray:
     """A finite float64 column."""
     tests = (is_number, pa.types.is_decimal, pa.types.is_boolean)
     if column.array is None or not any(test(column.array.type) for test in tests):

@@ -22,8 +22,8 @@ from labeltide.tables.columns import (
     group_rows,
     is_moment,
     load_columns,
+    number_column,
     open_table,
-    read_numbers,
     whole,
 )
 from labeltide.tables.roles import ROLES, Labels, check_roles, columns_of_role
@@ -65,7 +65,7 @@ def read_sequences(
     n_annotators = len(steps.annotators) if steps.annotators is not None else 1
     labels = steps.spread(recorded.encode(classes), steps.annotator_of_row, n_annotators)
     clean = steps.pick(named["clean"], known[0].encode(classes)) if known else None
-    numbers = [steps.pick(name, read_numbers(columns[name], "feature")) for name in roles["features"]]
+    numbers = [steps.pick(name, number_column(columns[name], "feature")) for name in roles["features"]]
     if roles["zscore"]:
         group = steps.pick(roles["zscore"][0], group_rows(columns, roles["zscore"], "zscore")[0])
         numbers = [_zscore(values, group) for values in numbers]
@@ -78,7 +78,7 @@ def read_sequences(
             moments, _ = factorize_times(columns[name], "clock")
             values = (moments - moments.min()) / np.timedelta64(1, "D")
         else:
-            values = read_numbers(columns[name], "clock")
+            values = number_column(columns[name], "clock")
         clock = steps.pick(name, values)[index]
     return {
         "features": features,
@@ -333,7 +333,7 @@ def _read_column(table: pa.Table, name: str, known: ClockInfo | None) -> tuple[n
     array = whole(table[name])
     if pa.types.is_time(array.type):
         micro = array.cast(pa.time64("us"), safe=False).cast(pa.int64())
-        return read_numbers(Column.of_array(name, micro), "clock") / (DAY / 24), ClockInfo(name, "column", "h", 24.0)
+        return number_column(Column.of_array(name, micro), "clock") / (DAY / 24), ClockInfo(name, "column", "h", 24.0)
     if is_moment(array.type):
         if known is not None:
             raise ValueError(
@@ -347,7 +347,7 @@ def _read_column(table: pa.Table, name: str, known: ClockInfo | None) -> tuple[n
         local = read_moments(name, array).local
         assert local is not None
         return (local - local.min()) / DAY, ClockInfo(name, "column", "days")
-    values = read_numbers(Column.of_array(name, array), "clock")
+    values = number_column(Column.of_array(name, array), "clock")
     is_hours = means(name, HOURS) and values.min() >= 0 and values.max() <= 24
     if is_hours if known is None else known.kind == "hour_of_day":
         return values % 24, ClockInfo(name, "hour_of_day", "h", 24.0)

@@ -307,7 +307,7 @@ def _columns(matrices: Tensor, labels: Tensor) -> Tensor:
 MIN_WEIGHT = 1e-12  # denominator of an average over no labels, which is then zero
 
 
-class Scored(NamedTuple):
+class ObjectiveTerms(NamedTuple):
     """The objective of a batch and its parts: shape (members,) each."""
 
     total: Tensor  # minimised by training
@@ -364,7 +364,7 @@ class Objective:
         matrices: Tensor | None = None,  # Q in the shapes of the losses; without it, cross-entropy
         grid: Tensor | None = None,  # Q over the clock, (members, [annotators,] points, classes, classes)
         multipliers: Multipliers | None = None,
-    ) -> Scored:
+    ) -> ObjectiveTerms:
         """Evaluate the objective on a batch."""
         if targets is not None:
             values = -(targets * log_probs).sum(-1, keepdim=True)
@@ -386,7 +386,7 @@ class Objective:
         if grid is not None:
             for penalty in self.penalties:
                 total = total + average(penalty.function, penalty.weigh(multipliers), grid)
-        return Scored(total, data, weights.sum((1, 2, 3)))
+        return ObjectiveTerms(total, data, weights.sum((1, 2, 3)))
 
 
 JITTER = 1e-4  # added to the diagonal of Q before its determinant is taken

@@ -14,7 +14,7 @@ from labeltide.kernels import choose, compiled, library
 from labeltide.kernels.compiled import TILE_ROWS, GRUTask, ObjectiveTask, SumTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
-from labeltide.training.objective import Batch, FleetData, Multipliers, Objective, Scored, add_gradient
+from labeltide.training.objective import Batch, FleetData, Multipliers, Objective, ObjectiveTerms, add_gradient
 from labeltide.training.state import Schedule, TrainingState, flatten_parameters, join_flat, learned_parameters
 
 logger = logging.getLogger("labeltide.training")
@@ -35,13 +35,13 @@ class Fleet(nn.Module):
 
     def score(
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
-    ) -> Scored:
+    ) -> ObjectiveTerms:
         """The objective of a batch for each member."""
         return self.score_logits(self.model(batch.features, batch.mask), data, batch, objective, multipliers)
 
     def score_logits(
         self, logits: Tensor, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None
-    ) -> Scored:
+    ) -> ObjectiveTerms:
         """The objective of a batch, from the logits of the model."""
         # (members, [annotators,] points, classes, classes)
         grid = None if self.noise is None else self.noise(data.grid)

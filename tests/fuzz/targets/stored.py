@@ -14,7 +14,7 @@ import labeltide as lt
 from fuzz.engine import ForbiddenError, Room, Target
 from fuzz.mutations import NOT_FINITE, mutate_bytes, mutate_json
 from fuzz.targets.samples import reviewed_audit, saved_model
-from labeltide.auditing.resume import SETTINGS, Unfinished, read_evidence, write_evidence
+from labeltide.auditing.resume import SETTINGS, UnfinishedAudit, read_evidence, write_evidence
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.storage import NO_DIGEST, seal
 from labeltide.training.loop import _resume
@@ -144,7 +144,7 @@ SETTINGS_NOW = {"seed": "0", "fdr": "0.1", "model": "gru", "data": "digest", "co
 
 def run_settings(content: bytes, room: Room) -> None:
     room.put(SETTINGS, content)
-    Unfinished(room.folder).begin(SETTINGS_NOW, True)
+    UnfinishedAudit(room.folder).begin(SETTINGS_NOW, True)
 
 
 def mutate_text_json(draw: random.Random, content: bytes, room: Room) -> bytes | None:

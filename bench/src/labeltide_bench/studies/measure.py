@@ -8,7 +8,7 @@ import numpy as np
 
 from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier, TideClassifier
-from labeltide.inference.audit import LabelAudit, Recorded, audit_labels
+from labeltide.inference.audit import LabelAudit, LabelCodes, audit_labels
 from labeltide.noise.functions import FixedNoise
 from labeltide.noise.simulate import average_rate
 from labeltide_bench.evaluation import (
@@ -113,4 +113,4 @@ def _audit_training(estimator: TideClassifier, labels: np.ndarray) -> LabelAudit
     mask, evidence = data.mask.numpy(), data.evidence[0].numpy()
     clock = estimator.training_.grid[data.grid_index().numpy()]
     chain, noise, classes = estimator.chain_, estimator.noise_, estimator.classes_
-    return audit_labels(Recorded(labels, mask, clock), evidence, chain, noise, classes)
+    return audit_labels(LabelCodes(labels, mask, clock), evidence, chain, noise, classes)
