@@ -39,18 +39,12 @@ class AnnotatorReport(ShortRepr):
 
     Attributes
     ----------
-    summary : dict
-        All numbers, as consensus.json holds them.
-    steps : pyarrow.Table
-        One line for every step: what each annotator recorded, the consensus, its probability, and how likely one more
-        annotator would record another label.
-    annotators : pyarrow.Table
-        Who differs how: annotator, true label, recorded label, rate and its 95 % interval.
-    spans : pyarrow.Table
-        The consensus as spans, which `labeltide.write_spans` takes.
-    consensus : labeltide.Consensus
-        Everything that was estimated; its rows are pieces of sequences, of at most 256 steps.
-    folder : Path of the results, or None
+    summary : all numbers, as consensus.json holds them
+    steps : what each annotator recorded, the consensus, and how likely one more annotator would differ, line by line
+    annotators : who differs how: annotator, true label, recorded label, rate and its 95 % interval
+    spans : the consensus as spans, which `labeltide.write_spans` takes
+    consensus : `labeltide.Consensus`; its rows are pieces of sequences, of at most 256 steps
+    folder : of the results, or None
     """
 
     summary: dict[str, Any]

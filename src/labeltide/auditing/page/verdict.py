@@ -568,7 +568,7 @@ def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
         why = "This takes at least five recordings of an annotator."
     cards.append(Card(f"Who changes {over}?", names or "nobody, as far as can be told", why, ("when", "The curves")))
     share = percent(contested["disputed"] / max(found["steps"], 1))
-    why = f"One more annotator would record another label than the consensus at {percent(contested['differs'])}."
+    why = f"One more annotator would differ from the consensus at {percent(contested['differs'])} of steps."
     cards.append(Card("What is contested?", f"{share} {of_steps}", why, ("contested", "The most contested stretches")))
     return cards
 
