@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import combinations, compress
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -84,7 +85,7 @@ MAX_COLUMNS = 60  # with more, neighbouring steps of the other columns are not u
 
 def check_leaks(table: AuditInput, seed: int = 0) -> tuple[Diagnostic, ...]:
     """A warning that names the columns which look like copies of the labels; nothing where there is none."""
-    if table.features.shape[2] < 2:
+    if table.features.shape[2] < 2 or table.encoders[0].is_log:
         return ()
     found: dict[str, float] = {}
     drawn = np.random.default_rng([seed, 13]).permutation(np.flatnonzero((table.fit_labels >= 0).any((1, 2))))
@@ -196,9 +197,13 @@ def leave_out(table: AuditInput, rare: np.ndarray) -> AuditInput:
     """The same table without the labels of some classes."""
     if not rare.any():
         return table
-    codes = kept_codes(rare)
+    codes, more = kept_codes(rare), dict[str, Any]()
+    if table.encoders and table.encoders[0].is_log:  # each feature is the probability of a class
+        more = {"features": table.features[..., ~rare], "feature_names": tuple(compress(table.feature_names, ~rare))}
+        more["encoders"] = tuple(compress(table.encoders, ~rare))
     return replace(
         table,
+        **more,
         labels=codes[table.labels],
         fit_labels=codes[table.fit_labels],
         trusted=None if table.trusted is None else codes[table.trusted],

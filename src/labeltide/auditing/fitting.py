@@ -19,6 +19,7 @@ from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.fleet import as_array
 from labeltide.estimators.planted import PlantedErrors, plant_errors
+from labeltide.estimators.predictions import GivenPredictions
 from labeltide.estimators.tide import CHAIN_POINTS
 from labeltide.inference.bootstrap import BAND_REPLICATES
 from labeltide.inference.conclusion import NoiseWarning
@@ -86,10 +87,11 @@ def choose_epochs(table: Learned, windows: np.ndarray, pace: Pace = USUAL) -> in
 
 def new_estimator(table: Learned, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
     """The method with the settings of an audit, not yet fitted."""
-    return TideClassifier(
-        model=options.model,
+    method, model = (TideClassifier, options.model) if options.probabilities is None else (GivenPredictions, "linear")
+    return method(
+        model=model,
         hidden_size=HIDDEN_SIZE,
-        epochs=choose_epochs(table, windows, options.pace),
+        epochs=choose_epochs(table, windows, options.pace) if options.probabilities is None else EPOCHS,
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         standardize=False,  # the encoders of the table have done it
         align=False,  # labels of whole sequences were moved before windows were cut
@@ -109,6 +111,9 @@ def fit(table: Learned, windows: np.ndarray, clusters: np.ndarray, options: Audi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
         estimator.fit(features, labels, **inputs)
+    if isinstance(estimator, GivenPredictions):  # what it has learned is that of tide, and is saved as such
+        given, estimator = estimator, TideClassifier()
+        estimator.__dict__.update(given.__dict__)
     if inputs["clusters"] is sequences:
         return estimator
     # Bands and tests still go by sequences.

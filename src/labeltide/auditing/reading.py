@@ -13,7 +13,7 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
 from labeltide.tables.columns import Steps
-from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
+from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features, encode_probabilities
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
 from labeltide.tables.intake import OpenTable, load_table, open_table
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
@@ -161,7 +161,10 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, given)
     recorded = labels.of_steps(rows)
-    features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
+    if columns.probabilities:
+        features = encode_probabilities(loaded, columns.features, rows.steps, labels.names)
+    else:
+        features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     clock, clocks, clocks_said = read_clocks(loaded, columns.clock, columns.time, rows.moments, rows.steps)
     said = [*columns.messages, *rows_said, *tidied_said, *say_blank(counts, columns)]
     said += [*(rows.moments.messages if rows.moments else ()), *features.messages, *clocks_said]

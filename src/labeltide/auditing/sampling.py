@@ -45,7 +45,7 @@ from labeltide.auditing.survey import (
     time_numbers,
 )
 from labeltide.tables.columns import Steps, code_values
-from labeltide.tables.features import Features, apply_encoders, encode_features
+from labeltide.tables.features import Features, apply_encoders, encode_features, encode_probabilities
 from labeltide.tables.files import FileSet
 from labeltide.tables.intake import load_table, open_table, whole
 from labeltide.tables.roles import RoleColumns
@@ -283,7 +283,11 @@ def _fit(
     labels = _labels(layout, replace(rows, table=table, steps=steps, annotator=annotator))
     tidy = layout.stream.tidy
     of_whole = counts.of_whole(tidy.as_numbers, tidy.in_text, len(windows.starts) < layout.size.windows)
-    features = encode_features(table, columns.features, steps, labels, named=columns.features_named, of_whole=of_whole)
+    named = columns.features_named
+    if columns.probabilities:
+        features = encode_probabilities(table, columns.features, steps, survey.class_names)
+    else:
+        features = encode_features(table, columns.features, steps, labels, named=named, of_whole=of_whole)
     moments = read_moments(columns.time, whole(table[columns.time])) if columns.time else None
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
     times_said = prepared.time_messages
