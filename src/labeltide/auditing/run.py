@@ -274,7 +274,9 @@ def join_probabilities(table: Any, options: AuditOptions) -> tuple[Any, AuditOpt
     if len(whole) != len(more):
         raise ValueError(f"Probabilities must have the {len(whole)} rows of the table. Got {len(more)}.")
     if shared := set(whole.column_names) & set(more.column_names):
-        raise ValueError(f"Columns of probabilities must have names of their own. The table has {quoted(sorted(shared))}, too.")
+        raise ValueError(
+            f"Columns of probabilities must have names of their own. The table has {quoted(sorted(shared))}, too."
+        )
     for name in more.column_names:
         whole = whole.append_column(name, more[name])
     return whole.replace_schema_metadata({"name": Path(str(table)).name}), replace(
