@@ -1,4 +1,4 @@
-"""`TemporalNoise` in loops of others: Lightning, where it is installed, and models by the conventions of Hugging Face."""
+"""`TemporalNoise` in loops of others: Lightning, where it is installed, and models as Hugging Face trains."""
 
 import numpy as np
 import pytest
