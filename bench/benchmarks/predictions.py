@@ -178,13 +178,14 @@ def write_page(records: list[dict[str, Any]], path: Path) -> None:
             "",
         ],
     )
-    for rate in RATES:
+    rates = [rate for rate in RATES if any(record["key"][2] == rate for record in records)]
+    for rate in rates:
         lines += [f"## {rate:.0%} of the labels are wrong", "", *_table([r for r in records if r["key"][2] == rate])]
     lines += ["## In how many fits", ""]
     lines += ["| | fits | labeltide ahead by .005 | level | behind by .005 | mean difference |"]
     lines += ["|---|--:|--:|--:|--:|--:|"]
     for measure_name, way in product(("f1", "auprc"), ways[1:]):
-        for rate in RATES:
+        for rate in rates:
             some = [r["ways"] for r in records if r["key"][2] == rate]
             gain = np.array([of[OURS][measure_name] - of[way][measure_name] for of in some])
             counts = (gain > 0.005).sum(), (np.abs(gain) <= 0.005).sum(), (gain < -0.005).sum()

@@ -131,7 +131,13 @@ def _find_leaks(table: AuditInput, windows: np.ndarray, annotator: int) -> dict[
             continue
         shifts = SHIFTS[:3] if features.shape[2] <= MAX_COLUMNS else SHIFTS[:1]
         rest = [np.delete(values[shift], column, axis=1) for shift in shifts]
-        others = _other_errors(np.concatenate([*rest, *(each.astype(float) for each in beside)], axis=1), codes, half)
+        inputs = np.concatenate([*rest, *(each.astype(float) for each in beside)], axis=1)
+        wrong = 0
+        for judged in (half, ~half):
+            model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+            model.fit(inputs[~judged], codes[~judged])
+            wrong += int((model.predict(inputs[judged]) != codes[judged]).sum())
+        others = wrong / len(inputs)
         if others > max(MIN_OTHER_ERRORS, TIMES_AS_MANY * errors):
             found[name] = 1 - errors
     return found
@@ -149,16 +155,6 @@ def _column_errors(values: np.ndarray, codes: np.ndarray, half: np.ndarray) -> f
         np.add.at(counts, (bins[~judged], codes[~judged]), 1)
         wrong += int((counts.argmax(1)[bins[judged]] != codes[judged]).sum())
     return wrong / len(values)
-
-
-def _other_errors(inputs: np.ndarray, codes: np.ndarray, half: np.ndarray) -> float:
-    """Share of labels that a logistic regression on all other columns and the neighbouring labels does not tell."""
-    wrong = 0
-    for judged in (half, ~half):
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-        model.fit(inputs[~judged], codes[~judged])
-        wrong += int((model.predict(inputs[judged]) != codes[judged]).sum())
-    return wrong / len(inputs)
 
 
 # Of three stray labels of a class among 720 right ones, an error rate of that class cannot be estimated, and Q would be

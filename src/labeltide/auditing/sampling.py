@@ -214,8 +214,13 @@ def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterato
         on_rows(chunk.last_row)
 
 
-def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[TableRows, Windows]:
-    """The rows of windows, each of which is a sequence of its own, in their order."""
+def read_sample(
+    layout: Layout, places: np.ndarray, counts: TableCounts, on_rows: OnRows
+) -> tuple[Layout, AuditInput, Features]:
+    """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
+
+    `counts` are those of the columns of the whole table.
+    """
     tables: dict[int, pa.Table] = {}
     offset, warm_up = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=np.int64)
     for chunk, windows, indices in _chunks_with(layout, places, on_rows):
@@ -238,17 +243,7 @@ def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[Tab
     )
     lengths = rows.steps.counts
     starts = np.cumsum(lengths) - lengths
-    return rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
-
-
-def read_sample(
-    layout: Layout, places: np.ndarray, counts: TableCounts, on_rows: OnRows
-) -> tuple[Layout, AuditInput, Features]:
-    """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
-
-    `counts` are those of the columns of the whole table.
-    """
-    rows, windows = _take_rows(layout, places, on_rows)
+    rows, windows = rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
     layout, features, said = _fit(layout, rows, windows, counts)
     sample = to_steps(layout, rows).take(windows)
     # The last value before a missing one, and the time before a gap, may lie before the window.

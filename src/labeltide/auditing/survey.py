@@ -359,7 +359,49 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
         on_rows(first + len(table))
     if not state.n_steps:
         raise UnanswerableError("The table must hold at least one row. Got none.")
-    return _conclude(state, stream.n_rows, columns)
+    names = pa.concat_arrays(state.names)
+    if pc.count_distinct(names).as_py() < len(names):
+        raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
+    subject = f"The label column {quoted(columns.label)}"
+    if not state.classes and columns.label:
+        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
+    classes: tuple[Hashable, ...] = ()
+    if columns.label:
+        values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
+        try:
+            classes = find_classes(values, np.ones(len(values), dtype=bool), subject)
+        except ValueError as error:
+            raise UnanswerableError(str(error)) from None
+    trusted_codes: tuple[int, ...] = ()
+    if columns.trusted:
+        describe_trusted(state.trusted, columns.trusted)  # refuses a column without any
+        values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
+        subject = f"The trusted column {quoted([columns.trusted])}"
+        trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
+    counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
+    n_anchors = -(-counts // ANCHOR)
+    usual, n_gaps = _find_gaps(state.between)
+    if usual is not None and state.earliest is not None:
+        usual /= 1e6  # seconds
+    return Survey(
+        n_rows=stream.n_rows,
+        names=names,
+        first_rows=np.concatenate(state.first_rows),
+        counts=counts,
+        anchors=np.concatenate(state.anchors),
+        anchor_starts=np.cumsum(n_anchors) - n_anchors,
+        classes=classes,
+        class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
+        annotators=_sorted_annotators(state, columns),
+        unnamed_hold_labels=state.unnamed_hold_labels,
+        earliest=state.earliest,
+        unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
+        offsets_vary=len(state.offsets) > 1,
+        usual=usual,
+        n_gaps=n_gaps,
+        trusted=state.trusted,
+        trusted_codes=trusted_codes,
+    )
 
 
 def _whole_steps(
@@ -399,7 +441,14 @@ def _take_group(state: _State, table: pa.Table, first: int, columns: RoleColumns
         if len(late):
             raise UnsortedError(f"Times must rise within a sequence. They fall in row {first + late[0]}.")
         new_step = starts | (times != before)
-        _check_repeats(new_step, person, first)
+        key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
+        order = np.argsort(key, kind="stable")
+        again = order[1:][key[order][1:] == key[order][:-1]]
+        if len(again):
+            raise ValueError(
+                f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
+                f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
+            )
         with np.errstate(invalid="ignore"):
             spent = (times - before)[new_step & ~starts].astype(np.float64)
         if state.between is not None:
@@ -470,64 +519,6 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
             f"{quoted(list(state.annotators))}."
         )
     return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
-
-
-def _check_repeats(new_step: np.ndarray, person: np.ndarray, first: int) -> None:
-    """No two rows of one sequence, time and annotator."""
-    key = np.cumsum(new_step) * (4 * MAX_ANNOTATORS + 2) + person
-    order = np.argsort(key, kind="stable")
-    again = order[1:][key[order][1:] == key[order][:-1]]
-    if len(again):
-        raise ValueError(
-            f"Every sequence, time and annotator may occur once. An earlier row is repeated in "
-            f"{name_rows(np.sort(again) + first)}. Drop the repeats, or name the column of annotators."
-        )
-
-
-def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
-    names = pa.concat_arrays(state.names)
-    if pc.count_distinct(names).as_py() < len(names):
-        raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
-    subject = f"The label column {quoted(columns.label)}"
-    if not state.classes and columns.label:
-        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
-    classes: tuple[Hashable, ...] = ()
-    if columns.label:
-        values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
-        try:
-            classes = find_classes(values, np.ones(len(values), dtype=bool), subject)
-        except ValueError as error:
-            raise UnanswerableError(str(error)) from None
-    trusted_codes: tuple[int, ...] = ()
-    if columns.trusted:
-        describe_trusted(state.trusted, columns.trusted)  # refuses a column without any
-        values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
-        subject = f"The trusted column {quoted([columns.trusted])}"
-        trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
-    counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
-    n_anchors = -(-counts // ANCHOR)
-    usual, n_gaps = _find_gaps(state.between)
-    if usual is not None and state.earliest is not None:
-        usual /= 1e6  # seconds
-    return Survey(
-        n_rows=n_rows,
-        names=names,
-        first_rows=np.concatenate(state.first_rows),
-        counts=counts,
-        anchors=np.concatenate(state.anchors),
-        anchor_starts=np.cumsum(n_anchors) - n_anchors,
-        classes=classes,
-        class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
-        annotators=_sorted_annotators(state, columns),
-        unnamed_hold_labels=state.unnamed_hold_labels,
-        earliest=state.earliest,
-        unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
-        offsets_vary=len(state.offsets) > 1,
-        usual=usual,
-        n_gaps=n_gaps,
-        trusted=state.trusted,
-        trusted_codes=trusted_codes,
-    )
 
 
 def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
