@@ -102,7 +102,7 @@ def main() -> None:
         for number, record in enumerate(PARTS[part](arguments)):
             for key in ("wrong", "right", "seconds") if arguments.few and number < len(earlier) else ():
                 slow = {way: value for way, value in earlier[number].get(key, {}).items() if way in SLOW}
-                record[key] = record.get(key, {}) | slow
+                record |= {key: record[key] | slow} if slow else {}
             kept.append({"part": part, **record, **about})
             print(kept[-1], flush=True)
             file.write_text("".join(json.dumps(record) + "\n" for record in kept))
