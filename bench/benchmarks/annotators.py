@@ -143,7 +143,9 @@ def simulate(classes: int, gaps: bool, draw: int) -> dict[str, Any]:
 
 
 def distance(noise: np.ndarray, matrices: np.ndarray) -> list[float]:
-    """The mean Frobenius distance over the clock, of each annotator."""
+    """The mean Frobenius distance over the clock, of each annotator; noise may have fewer points than steps."""
+    steps = matrices.shape[1]
+    noise = noise[:, np.rint(np.linspace(0, noise.shape[1] - 1, steps)).astype(int)]
     return np.sqrt(np.square(noise - matrices).sum((2, 3))).mean(1).round(4).tolist()
 
 

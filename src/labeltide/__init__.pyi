@@ -46,6 +46,7 @@ from labeltide.models.base import SequenceModel as SequenceModel
 from labeltide.models.wrap import wrap as wrap
 from labeltide.noise.functions import FixedNoise as FixedNoise
 from labeltide.noise.functions import NoiseFunction as NoiseFunction
+from labeltide.noise.functions import TemporalNoise as TemporalNoise
 from labeltide.noise.simulate import corrupt as corrupt
 from labeltide.noise.simulate import make_noise as make_noise
 from labeltide.recordings.spans.formats import read_spans as read_spans

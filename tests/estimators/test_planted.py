@@ -5,7 +5,7 @@ import pytest
 
 import labeltide as lt
 from labeltide.auditing import fitting as planted
-from labeltide.auditing.fitting import KINDS, PlantedErrors, check_planted, plant_errors, unreliable_classes
+from labeltide.estimators.planted import KINDS, PlantedErrors, check_planted, plant_errors, unreliable_classes
 
 
 @pytest.fixture(scope="module")

@@ -143,3 +143,10 @@ def test_alarms_are_rare_without_drift():
     rng = np.random.default_rng(0)
     alarms = [lt.drift_alarm(rng.binomial(50, 0.1, 100) / 50, random_state=k).max() >= 20 for k in range(200)]
     assert np.mean(alarms) <= 0.05
+
+
+@pytest.mark.parametrize("draw", range(3))
+def test_an_adversary_and_steady_annotators_get_a_test_of_drift(draw):
+    truth = lt.make_sequences(n=150, n_steps=50, n_features=2, stay=0.9, random_state=draw).labels[..., 0].astype(int)
+    wrong = np.random.default_rng([draw, 2]).random((150, 50, 5)) < [0.1, 0.2, 0.25, 0.3, 0.9]
+    assert np.isfinite(lt.consensus(np.where(wrong, 1 - truth[..., None], truth[..., None])).drift).all()

@@ -87,9 +87,10 @@ _ENCODER = {
     **dict.fromkeys(("centre*", "low*", "high*", "fill*"), NUMBER),
     "scale*": POSITIVE,
     "has_mask*": FLAG,
+    "is_log": FLAG,
 }
 _ENCODER_RULES = (
-    Rule("without other fields", lambda encoder: len(encoder) == len(_ENCODER)),
+    Rule("without other fields", lambda encoder: {*encoder} <= {name.rstrip("*") for name in _ENCODER}),
     Rule("an encoder with as many names as its column has features", _has_features_of_its_column),
     Rule("an encoder whose low is at most its high", lambda encoder: encoder["low"] <= encoder["high"]),
 )

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import combinations, compress
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -84,7 +85,7 @@ MAX_COLUMNS = 60  # with more, neighbouring steps of the other columns are not u
 
 def check_leaks(table: AuditInput, seed: int = 0) -> tuple[Diagnostic, ...]:
     """A warning that names the columns which look like copies of the labels; nothing where there is none."""
-    if table.features.shape[2] < 2:
+    if table.features.shape[2] < 2 or table.encoders[0].is_log:
         return ()
     found: dict[str, float] = {}
     drawn = np.random.default_rng([seed, 13]).permutation(np.flatnonzero((table.fit_labels >= 0).any((1, 2))))
@@ -130,7 +131,13 @@ def _find_leaks(table: AuditInput, windows: np.ndarray, annotator: int) -> dict[
             continue
         shifts = SHIFTS[:3] if features.shape[2] <= MAX_COLUMNS else SHIFTS[:1]
         rest = [np.delete(values[shift], column, axis=1) for shift in shifts]
-        others = _other_errors(np.concatenate([*rest, *(each.astype(float) for each in beside)], axis=1), codes, half)
+        inputs = np.concatenate([*rest, *(each.astype(float) for each in beside)], axis=1)
+        wrong = 0
+        for judged in (half, ~half):
+            model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+            model.fit(inputs[~judged], codes[~judged])
+            wrong += int((model.predict(inputs[judged]) != codes[judged]).sum())
+        others = wrong / len(inputs)
         if others > max(MIN_OTHER_ERRORS, TIMES_AS_MANY * errors):
             found[name] = 1 - errors
     return found
@@ -148,16 +155,6 @@ def _column_errors(values: np.ndarray, codes: np.ndarray, half: np.ndarray) -> f
         np.add.at(counts, (bins[~judged], codes[~judged]), 1)
         wrong += int((counts.argmax(1)[bins[judged]] != codes[judged]).sum())
     return wrong / len(values)
-
-
-def _other_errors(inputs: np.ndarray, codes: np.ndarray, half: np.ndarray) -> float:
-    """Share of labels that a logistic regression on all other columns and the neighbouring labels does not tell."""
-    wrong = 0
-    for judged in (half, ~half):
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-        model.fit(inputs[~judged], codes[~judged])
-        wrong += int((model.predict(inputs[judged]) != codes[judged]).sum())
-    return wrong / len(inputs)
 
 
 # Of three stray labels of a class among 720 right ones, an error rate of that class cannot be estimated, and Q would be
@@ -196,9 +193,13 @@ def leave_out(table: AuditInput, rare: np.ndarray) -> AuditInput:
     """The same table without the labels of some classes."""
     if not rare.any():
         return table
-    codes = kept_codes(rare)
+    codes, more = kept_codes(rare), dict[str, Any]()
+    if table.encoders and table.encoders[0].is_log:  # each feature is the probability of a class
+        more = {"features": table.features[..., ~rare], "feature_names": tuple(compress(table.feature_names, ~rare))}
+        more["encoders"] = tuple(compress(table.encoders, ~rare))
     return replace(
         table,
+        **more,
         labels=codes[table.labels],
         fit_labels=codes[table.fit_labels],
         trusted=None if table.trusted is None else codes[table.trusted],

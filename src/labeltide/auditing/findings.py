@@ -544,10 +544,10 @@ def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator
     said = []
     if n_windows < of_windows:
         why = "The table is large" if options.train_on is None else "As asked by train_on (--train-on)"
-        said.append(
-            f"{why}: the networks learned from {n_windows} of {of_windows} windows, drawn at random; "
-            "labels in the others are judged by the average of all networks."
-        )
+        given = options.probabilities is not None
+        others = "" if given else "; labels in the others are judged by the average of all networks"
+        learned = "the noise was learned" if given else "the networks learned"
+        said.append(f"{why}: {learned} from {n_windows} of {of_windows} windows, drawn at random{others}.")
     if estimator.epochs < fitting.EPOCHS:
         said.append(f"The networks were trained for {estimator.epochs} epochs, not {fitting.EPOCHS}, to save time.")
     return said
@@ -632,7 +632,7 @@ def describe_settings(
 ) -> dict[str, Any]:
     """The settings of the fit."""
     return {
-        "model": options.model,
+        "model": options.model if options.probabilities is None else "probabilities",
         "seed": options.seed,
         "window": read.window,
         "fdr": options.fdr,

@@ -1,12 +1,11 @@
-"""How much an audit learns from and infers from, and planted errors, which say how far it can be trusted."""
+"""Fit, label audit and inference for a table of any size; costs are limited, and limits that were met are reported."""
 
 from __future__ import annotations
 
 import math
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,201 +18,16 @@ from labeltide.chain.passes import (
     INFERENCE_STEPS,
     TEST_STEPS,
     TrainingEvidence,
-    draw_rows,
-    posteriors,
-    same_data,
     thin_evidence,
     thin_for_tests,
 )
 from labeltide.data.clusters import ClusterWarning
-from labeltide.estimators.fleet import as_array, fit_fleet
+from labeltide.estimators.fleet import as_array
+from labeltide.estimators.planted import PlantedErrors, plant_errors
+from labeltide.estimators.predictions import GivenPredictions
 from labeltide.estimators.tide import CHAIN_POINTS, TideClassifier
-from labeltide.inference.audit import FDR, find_threshold
 from labeltide.inference.bootstrap import BAND_REPLICATES
-from labeltide.inference.conclusion import Diagnostic, NoiseWarning
-
-PLANTED_SHARE = 0.04  # by hand: of the labels of each copy
-RUN_STEPS = 6  # by hand: of runs of planted errors
-MAX_SHIFT = 10  # by hand: steps by which recordings are shifted
-MIN_RESPONSE, MAX_RESPONSE = 0.5, 1.5  # by hand: rise of the estimated share, against what was planted
-MIN_FOUND = 0.5  # by hand: share of the planted errors of a class, below which its labels are not named
-MIN_PLANTED = 20  # by hand: planted or flagged labels, of a class or of all, from which they are judged
-MAX_STEPS = 12_000  # by hand: of the copies, so that they at most double the time of an audit
-KINDS = ("at random", "by Q(t)", "in runs", "shifted")
-SINGLE = KINDS[:2]  # errors of single steps, which labels that persist identify
-
-
-@dataclass(frozen=True)
-class PlantedErrors:
-    """What became of errors that were planted in one copy of a study; arrays (classes,) are by recorded class."""
-
-    kind: str  # one of KINDS
-    planted: np.ndarray  # labels changed
-    found: np.ndarray  # of these, labels flagged
-    response: float  # rise of the estimated share of wrong labels against what was planted; 1 is right
-    named: np.ndarray  # labels flagged in the study itself
-    named_again: np.ndarray  # and again in the copy
-
-
-class _Refit(TideClassifier):
-    """The same without the last ensemble, which no label is judged by."""
-
-    distils = False
-
-
-def plant_errors(
-    estimator: TideClassifier, X: np.ndarray, labels: np.ndarray, *, seed: int = 0, **inputs: Any
-) -> tuple[PlantedErrors, ...]:
-    """Fit copies of a study with planted errors of each kind, from what `fit` took; labels are codes or -1.
-
-    Of a large study some recordings are taken, and a copy without planted errors is fitted to compare with.
-    """
-    training, generator = estimator.training_, np.random.default_rng([seed, 21])
-    unit = np.arange(len(labels)) if training.clusters is None else training.clusters.numpy()
-    rows = np.arange(len(labels))
-    if labels[..., 0].size > MAX_STEPS:
-        rows = draw_rows(unit, MAX_STEPS // labels.shape[1], 2, generator)
-        X, labels, unit, training = X[rows], labels[rows], unit[rows], training.take_rows(torch.from_numpy(rows))
-        inputs = {name: None if values is None else values[rows] for name, values in inputs.items()}
-    posterior, n_classes = _posterior(training), training.data.n_classes
-    trusted = inputs.get("trusted")
-    may_change = (labels >= 0) & (True if trusted is None else (trusted < 0)[..., None])
-    at_random = may_change & (generator.random(labels.shape) < PLANTED_SHARE)
-    copies = [
-        np.where(at_random, _other(generator, labels, n_classes), labels),
-        _by_noise(generator, labels, may_change, training, posterior),
-        _in_runs(generator, labels, may_change, n_classes),
-        _shifted(generator, labels, may_change, unit),
-    ]
-    is_part = len(rows) < len(estimator.training_.data.mask)
-    settings = {**estimator.get_params(), "checkpoint": None, "verbose": False}
-    refits = [_Refit(**settings) for _ in range(len(copies) + is_part)]
-    fit_fleet(refits, X, [*copies, labels][: len(refits)], **inputs)
-    posteriors_of = [_posterior(refit.training_) for refit in refits]
-    posterior = posteriors_of[-1] if is_part else posterior
-    flagged, wrong = _judge(labels, posterior)
-    results = []
-    for kind, copy, of_copy in zip(KINDS, copies, posteriors_of, strict=False):
-        again, wrong_now = _judge(copy, of_copy)
-        changed = (copy != labels) & (copy >= 0)
-        before, after = (np.take_along_axis(posterior, codes.clip(0).astype(np.intp), -1) for codes in (labels, copy))
-        expected = float((before - after)[changed].sum())
-        kept = flagged & ~changed
-        results.append(
-            PlantedErrors(
-                kind,
-                planted=np.bincount(copy[changed], minlength=n_classes),
-                found=np.bincount(copy[changed & again], minlength=n_classes),
-                response=(wrong_now - wrong) / expected if expected > 0 else math.nan,
-                named=np.bincount(labels[kept], minlength=n_classes),
-                named_again=np.bincount(labels[kept & again], minlength=n_classes),
-            )
-        )
-    return tuple(results)
-
-
-def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) -> tuple[Diagnostic, ...]:
-    """Checks of the share of wrong labels, which should rise by what was planted, and of the flags of each class."""
-    single = [each for each in planted if each.kind in SINGLE and math.isfinite(each.response)]
-    if not single:
-        return ()
-    response = float(np.mean([each.response for each in single]))
-    n_planted, n_found = (sum(int(getattr(each, name).sum()) for each in single) for name in ("planted", "found"))
-    sentence = (
-        f"Of {n_planted} labels that were changed in copies of the study, {n_found} were found, and the estimated "
-        f"share of wrong labels rose by {response:.1f} times the added share"
-    )
-    if n_planted >= 2 * MIN_PLANTED and not MIN_RESPONSE <= response <= MAX_RESPONSE:
-        advice = "Check a random sample of labels: a review gives the share without a model."
-        return (Diagnostic("planted", True, f"{sentence}, where 1 is right.", advice, denies=True),)
-    checks = [Diagnostic("planted", False, f"{sentence} (1 is ideal).")]
-    for code in np.flatnonzero(unreliable_classes(planted)).tolist():
-        of_class = (sum(int(getattr(each, name)[code]) for each in single) for name in ("found", "planted"))
-        found = "Of {1} planted errors of this class, {0} were found.".format(*of_class)
-        sentence = f"Labels recorded as {class_names[code]!r} are not listed: {found}"
-        checks.append(Diagnostic("planted class", True, sentence, "Review some of these labels."))
-    return tuple(checks)
-
-
-def unreliable_classes(planted: Sequence[PlantedErrors]) -> np.ndarray:
-    """Recorded classes whose labels are not named: most of their planted errors are missed, or flags do not recur."""
-    single = [each for each in planted if each.kind in SINGLE]
-    names = ("planted", "found", "named", "named_again")
-    n_planted, found, named, named_again = (sum(getattr(each, name) for each in single) for name in names)
-    missed = (n_planted >= MIN_PLANTED) & (found < MIN_FOUND * n_planted)
-    return missed | ((named >= MIN_PLANTED) & (named_again < MIN_FOUND * named))
-
-
-def _posterior(training: TrainingEvidence) -> np.ndarray:
-    """Of the true labels of the training rows: (rows, steps, classes)."""
-    single = same_data(torch.ones(1, training.data.labels.shape[1]))
-    return np.asarray(posteriors(training.data, single, training.parameters)[0].double().numpy())
-
-
-def _judge(labels: np.ndarray, posterior: np.ndarray) -> tuple[np.ndarray, float]:
-    """Flags, and the expected number of wrong labels."""
-    quality = np.take_along_axis(posterior, labels.clip(0).astype(np.intp), -1)
-    may_flag = (labels >= 0) & (labels != posterior.argmax(-1)[..., None])
-    flagged = may_flag & (quality < find_threshold([quality[may_flag]], FDR)[0])
-    return flagged, float((1 - quality)[labels >= 0].sum())
-
-
-def _other(generator: np.random.Generator, codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Another class for each, drawn evenly."""
-    return ((codes + generator.integers(1, n_classes, codes.shape)) % n_classes).astype(codes.dtype)
-
-
-def _by_noise(
-    generator: np.random.Generator,
-    labels: np.ndarray,
-    may_change: np.ndarray,
-    training: TrainingEvidence,
-    posterior: np.ndarray,
-) -> np.ndarray:
-    """Errors with the confusions and at the moments of the estimated Q(t), from the likeliest true label."""
-    matrices = training.parameters.matrices[0].mean(0).double().numpy()  # (points, true, recorded)
-    rows = matrices[training.data.grid_index().numpy(), posterior.argmax(-1)].copy()  # (n, steps, recorded)
-    np.put_along_axis(rows, posterior.argmax(-1)[..., None], 0.0, -1)
-    rate = rows.sum(-1)
-    drawn = (rows.cumsum(-1) < generator.random(rate.shape)[..., None] * rate[..., None]).sum(-1)
-    drawn = drawn.clip(0, rows.shape[-1] - 1)[..., None].astype(labels.dtype)
-    mean = float(np.broadcast_to(rate[..., None], labels.shape)[may_change].mean())
-    chance = (rate / max(mean, 1e-9) * PLANTED_SHARE)[..., None]
-    return np.where(may_change & (generator.random(labels.shape) < chance), drawn, labels)
-
-
-def _in_runs(generator: np.random.Generator, labels: np.ndarray, may_change: np.ndarray, n_classes: int) -> np.ndarray:
-    """Runs of one other class."""
-    changed = labels.copy()
-    n_steps = labels.shape[1]
-    count = max(1, round(PLANTED_SHARE * may_change.any(-1).sum() / min(RUN_STEPS, n_steps)))
-    rows = generator.choice(np.flatnonzero(may_change.any((1, 2))), count)
-    for row, first in zip(rows, generator.integers(0, max(1, n_steps - RUN_STEPS), count), strict=True):
-        part = np.s_[row, first : first + RUN_STEPS]
-        seen = labels[part][may_change[part]]
-        if len(seen):
-            other = _other(generator, seen[:1], n_classes)[0]
-            changed[part] = np.where(may_change[part], other, labels[part])
-    return changed
-
-
-def _shifted(
-    generator: np.random.Generator, labels: np.ndarray, may_change: np.ndarray, unit: np.ndarray
-) -> np.ndarray:
-    """One recording in ten has its labels some steps later."""
-    names = np.unique(unit)
-    chosen = generator.choice(names, max(1, len(names) // 10), replace=False)
-    changed = labels.copy()
-    for name in chosen:
-        steps = int(generator.integers(2, max(3, min(MAX_SHIFT, labels.shape[1] // 3))))
-        rows = unit == name
-        moved = np.roll(labels[rows], steps, axis=1)
-        moved[:, :steps] = -1
-        changed[rows] = np.where(may_change[rows] & (moved >= 0), moved, labels[rows])
-    return changed
-
-
-# Fit, label audit and inference for a table of any size; costs are limited, and limits that were met are reported.
+from labeltide.inference.conclusion import NoiseWarning
 
 # Limits of time (docs/decisions/018-size-of-an-audit.md).
 EPOCHS, HIDDEN_SIZE = 60, 32  # by hand
@@ -278,10 +92,11 @@ def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) ->
 
 def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
     """The method with the settings of an audit, not yet fitted."""
-    return TideClassifier(
-        model=options.model,
+    method, model = (TideClassifier, options.model) if options.probabilities is None else (GivenPredictions, "linear")
+    return method(
+        model=model,
         hidden_size=HIDDEN_SIZE,
-        epochs=choose_epochs(table, windows, options.pace),
+        epochs=choose_epochs(table, windows, options.pace) if options.probabilities is None else EPOCHS,
         period=table.clocks[0].period if len(table.clocks) == 1 else tuple(clock.period for clock in table.clocks),
         standardize=False,  # the encoders of the table have done it
         align=False,  # labels of whole sequences were moved before windows were cut
@@ -301,6 +116,9 @@ def fit(table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: A
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
         estimator.fit(features, labels, **inputs)
+    if isinstance(estimator, GivenPredictions):  # what it has learned is that of tide, and is saved as such
+        given, estimator = estimator, TideClassifier()
+        estimator.__dict__.update(given.__dict__)
     if inputs["clusters"] is sequences:
         return estimator
     # Bands and tests still go by sequences.

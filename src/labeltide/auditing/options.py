@@ -50,6 +50,11 @@ class AuditOptions:
     features: Names | OwnFeatures = _option(
         None, "The columns to use as features, separated by commas; by default all others."
     )
+    probabilities: Names | Path = _option(
+        None,
+        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas, or a file that "
+        "has them row by row: no network is trained.",
+    )
     annotator: str | None = _option(None, "The column that names who labelled a row.")
     clock: Names = _option(
         None,
@@ -106,6 +111,8 @@ class AuditOptions:
                 "of your own, fit TideClassifier(model=...) to arrays and call its method audit(X, y)."
             )
         _validation.check_choice("model", self.model, MODELS)
+        if self.probabilities is not None and self.features is not None:
+            raise ValueError("Probabilities take the place of features. Name one of the two.")
         _validation.check_number("seed", self.seed, 0, 2**32 - 1, whole=True)
         _validation.check_number("fdr", self.fdr, 0, 1)
         read_train_on(self.train_on)
@@ -115,8 +122,9 @@ class AuditOptions:
         """The columns that were named."""
         from labeltide.tables.roles import Request
 
-        features = None if callable(self.features) else self.features
-        return Request(self.sequence, self.time, self.label, features, self.annotator, self.clock, self.trusted)
+        given = self.probabilities is not None
+        features: Any = self.probabilities if given else None if callable(self.features) else self.features
+        return Request(self.sequence, self.time, self.label, features, self.annotator, self.clock, self.trusted, given)
 
     @property
     def recordings(self) -> RecordingRequest:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
 from labeltide.tables.columns import OpenTable, Steps, load_table, open_table
-from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
+from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features, encode_probabilities
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
@@ -169,7 +169,10 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading, labels_onl
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, given)
     recorded = labels.of_steps(rows)
-    features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
+    if columns.probabilities:
+        features = encode_probabilities(loaded, columns.features, rows.steps, labels.names)
+    else:
+        features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     people = rows.annotator if labels_only and rows.columns.annotator else None
     clock, clocks, clocks_said = read_clocks(
         loaded, columns.clock, columns.time, rows.moments, rows.steps, people=people

@@ -36,14 +36,7 @@ from labeltide.auditing.findings import (
     noise_table,
     say_limits,
 )
-from labeltide.auditing.fitting import (
-    PlantedErrors,
-    check_memory,
-    check_planted,
-    check_training_memory,
-    expected_seconds,
-    unreliable_classes,
-)
+from labeltide.auditing.fitting import check_memory, check_training_memory, expected_seconds
 from labeltide.auditing.judging import (
     QUALITY,
     SUPPORT,
@@ -71,12 +64,15 @@ from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
+from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
+from labeltide.estimators.predictions import check_predictions
 from labeltide.inference.audit import flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
-from labeltide.tables.columns import as_frame, frame_index
+from labeltide.tables.columns import as_frame, frame_index, load_table, open_table
 from labeltide.tables.files import FileSet, UnreadableFileError
+from labeltide.tables.words import quoted
 from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
@@ -253,6 +249,7 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
     ):
         # Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk.
         baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
+        table, options = join_probabilities(table, options)
         source = table if is_recording(table, options.recordings.labels) else choose_source(table)
         read = _read_in_parts if isinstance(source, FileSet) else _read_in_memory
         try:
@@ -261,6 +258,27 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
             raise ValueError(
                 f"{error} Finished work is kept: the same audit with resume (--resume) continues."
             ) from None
+
+
+def join_probabilities(table: Any, options: AuditOptions) -> tuple[Any, AuditOptions]:
+    """The table with the columns of a file of probabilities, where they are in one."""
+    given = options.probabilities
+    if not isinstance(given, str | Path) or not Path(given).is_file():
+        return table, options
+    if isinstance(choose_source(table), FileSet):
+        raise ValueError("Of a table that is read in parts, probabilities must be columns of the table.")
+    whole, more = load_table(open_table(table)), load_table(open_table(given))
+    if len(whole) != len(more):
+        raise ValueError(f"Probabilities must have the {len(whole)} rows of the table. Got {len(more)}.")
+    if shared := set(whole.column_names) & set(more.column_names):
+        raise ValueError(
+            f"Columns of probabilities must have names of their own. The table has {quoted(sorted(shared))}, too."
+        )
+    for name in more.column_names:
+        whole = whole.append_column(name, more[name])
+    return whole.replace_schema_metadata({"name": Path(str(table)).name}), replace(
+        options, probabilities=more.column_names
+    )
 
 
 class Study(NamedTuple):
@@ -291,7 +309,8 @@ class Study(NamedTuple):
 def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     with stages.stage("read"):
         laid, columns, recordings = lay_out(source, options.recordings, options.columns)
-        options = replace(options, **vars(columns))
+        if options.probabilities is None:
+            options = replace(options, **{**vars(columns), "probabilities": None})
         recorded = _read(laid, options)
         read = leave_out_rare_classes(recorded)
         shifts = find_table_shifts(read)
@@ -371,7 +390,8 @@ def _check(read: AuditInput, learned: AuditInput, options: AuditOptions) -> tupl
 def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, baseline: Results | None) -> TableAudit:
     options, sample, whole, work = study.options, study.sample, study.table, kept.folder
     coded, estimator, planted, messages = _fit(study, kept, stages)
-    found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check()))
+    given = check_predictions(coded.training_) if options.probabilities is not None else ()
+    found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check(), *given))
     found["diagnostics"] += [asdict(check) for check in check_planted(planted, sample.class_names)]
     findings = to_json({**found, "planted": [vars(each) for each in planted]})
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms

@@ -42,7 +42,7 @@ from labeltide.auditing.survey import (
     time_numbers,
 )
 from labeltide.tables.columns import Steps, code_values, load_table, open_table, whole
-from labeltide.tables.features import Features, apply_encoders, encode_features
+from labeltide.tables.features import Features, apply_encoders, encode_features, encode_probabilities
 from labeltide.tables.files import FileSet
 from labeltide.tables.roles import RoleColumns
 from labeltide.tables.rows import UNNAMED, TableRows, describe_trusted, read_table_labels, read_trusted
@@ -179,8 +179,13 @@ def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterato
         on_rows(chunk.last_row)
 
 
-def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[TableRows, Windows]:
-    """The rows of windows, each of which is a sequence of its own, in their order."""
+def read_sample(
+    layout: Layout, places: np.ndarray, counts: TableCounts, on_rows: OnRows
+) -> tuple[Layout, AuditInput, Features]:
+    """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
+
+    `counts` are those of the columns of the whole table.
+    """
     tables: dict[int, pa.Table] = {}
     offset, warm_up = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=np.int64)
     for chunk, windows, indices in _chunks_with(layout, places, on_rows):
@@ -203,17 +208,7 @@ def _take_rows(layout: Layout, places: np.ndarray, on_rows: OnRows) -> tuple[Tab
     )
     lengths = rows.steps.counts
     starts = np.cumsum(lengths) - lengths
-    return rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
-
-
-def read_sample(
-    layout: Layout, places: np.ndarray, counts: TableCounts, on_rows: OnRows
-) -> tuple[Layout, AuditInput, Features]:
-    """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
-
-    `counts` are those of the columns of the whole table.
-    """
-    rows, windows = _take_rows(layout, places, on_rows)
+    rows, windows = rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
     layout, features, said = _fit(layout, rows, windows, counts)
     sample = to_steps(layout, rows).take(windows)
     # The last value before a missing one, and the time before a gap, may lie before the window.
@@ -248,7 +243,11 @@ def _fit(
     labels = _labels(layout, replace(rows, table=table, steps=steps, annotator=annotator))
     tidy = layout.stream.tidy
     of_whole = counts.of_whole(tidy.as_numbers, tidy.in_text, len(windows.starts) < layout.size.windows)
-    features = encode_features(table, columns.features, steps, labels, named=columns.features_named, of_whole=of_whole)
+    named = columns.features_named
+    if columns.probabilities:
+        features = encode_probabilities(table, columns.features, steps, survey.class_names)
+    else:
+        features = encode_features(table, columns.features, steps, labels, named=named, of_whole=of_whole)
     moments = read_moments(columns.time, whole(table[columns.time])) if columns.time else None
     _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
     times_said = prepared.time_messages

@@ -356,7 +356,49 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
         on_rows(first + len(table))
     if not state.n_steps:
         raise UnanswerableError("The table must hold at least one row. Got none.")
-    return _conclude(state, stream.n_rows, columns)
+    names = pa.concat_arrays(state.names)
+    if pc.count_distinct(names).as_py() < len(names):
+        raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
+    subject = f"The label column {quoted(columns.label)}"
+    if not state.classes and columns.label:
+        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
+    classes: tuple[Hashable, ...] = ()
+    if columns.label:
+        values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
+        try:
+            classes = find_classes(values, np.ones(len(values), dtype=bool), subject)
+        except ValueError as error:
+            raise UnanswerableError(str(error)) from None
+    trusted_codes: tuple[int, ...] = ()
+    if columns.trusted:
+        describe_trusted(state.trusted, columns.trusted)  # refuses a column without any
+        values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
+        subject = f"The trusted column {quoted([columns.trusted])}"
+        trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
+    counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
+    n_anchors = -(-counts // ANCHOR)
+    usual, n_gaps = _find_gaps(state.between)
+    if usual is not None and state.earliest is not None:
+        usual /= 1e6  # seconds
+    return Survey(
+        n_rows=stream.n_rows,
+        names=names,
+        first_rows=np.concatenate(state.first_rows),
+        counts=counts,
+        anchors=np.concatenate(state.anchors),
+        anchor_starts=np.cumsum(n_anchors) - n_anchors,
+        classes=classes,
+        class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
+        annotators=_sorted_annotators(state, columns),
+        unnamed_hold_labels=state.unnamed_hold_labels,
+        earliest=state.earliest,
+        unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
+        offsets_vary=len(state.offsets) > 1,
+        usual=usual,
+        n_gaps=n_gaps,
+        trusted=state.trusted,
+        trusted_codes=trusted_codes,
+    )
 
 
 def _whole_steps(
@@ -476,58 +518,15 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
     return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
 
 
-def _conclude(state: _State, n_rows: int, columns: RoleColumns) -> Survey:
-    names = pa.concat_arrays(state.names)
-    if pc.count_distinct(names).as_py() < len(names):
-        raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
-    subject = f"The label column {quoted(columns.label)}"
-    if not state.classes and columns.label:
-        raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
-    classes: tuple[Hashable, ...] = ()
-    if columns.label:
-        values = np.fromiter(state.classes, dtype=object, count=len(state.classes))
-        try:
-            classes = find_classes(values, np.ones(len(values), dtype=bool), subject)
-        except ValueError as error:
-            raise UnanswerableError(str(error)) from None
-    trusted_codes: tuple[int, ...] = ()
-    if columns.trusted:
-        describe_trusted(state.trusted, columns.trusted)  # refuses a column without any
-        values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
-        subject = f"The trusted column {quoted([columns.trusted])}"
-        trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
-    annotators: pa.Array | None = None
-    if columns.annotator is not None:
-        named = [value for value in state.annotators if value is not None]
-        if state.unnamed_hold_labels:
-            named = [*map(str, named), UNNAMED]
-        if len(named) > MAX_ANNOTATORS:
-            raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
-        annotators = pa.array(sorted(named)) if named else None
-    counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
-    n_anchors = -(-counts // ANCHOR)
-    usual, n_gaps = _find_gaps(state.between)
-    if usual is not None and state.earliest is not None:
-        usual /= 1e6  # seconds
-    return Survey(
-        n_rows=n_rows,
-        names=names,
-        first_rows=np.concatenate(state.first_rows),
-        counts=counts,
-        anchors=np.concatenate(state.anchors),
-        anchor_starts=np.cumsum(n_anchors) - n_anchors,
-        classes=classes,
-        class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
-        annotators=annotators,
-        unnamed_hold_labels=state.unnamed_hold_labels,
-        earliest=state.earliest,
-        unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
-        offsets_vary=len(state.offsets) > 1,
-        usual=usual,
-        n_gaps=n_gaps,
-        trusted=state.trusted,
-        trusted_codes=trusted_codes,
-    )
+def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
+    if columns.annotator is None:
+        return None
+    named = [value for value in state.annotators if value is not None]
+    if state.unnamed_hold_labels:
+        named = [*map(str, named), UNNAMED]
+    if len(named) > MAX_ANNOTATORS:
+        raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
+    return pa.array(sorted(named)) if named else None
 
 
 ROW = "labeltide row number"  # added, so that results can name the rows of the user's own table

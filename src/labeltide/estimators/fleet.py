@@ -421,7 +421,15 @@ def prepare(
     mask = _validation.steps_mask(counts, n_steps)
     moments = check_clocks(inputs["clock"], counts, n_steps)
     between = check_gaps(inputs["gaps"], counts, n_steps)
-    codes, classes = _encode(labels, mask)
+    arrays = [_validation.check_labels(y, *mask.shape) for y in labels]
+    if len({y.shape for y in arrays}) > 1:
+        raise ValueError("The label arrays of one fleet must have one shape. Pad annotators who are missing with -1.")
+    together = np.stack(arrays)
+    present = mask[..., None] & ~_validation.missing_labels(together)
+    classes = _validation.find_classes(together, present)
+    for y, recorded in zip(arrays, present, strict=True):
+        _validation.find_classes(y, recorded)  # each member needs two classes
+    codes, classes = _validation.encode_labels(together, present, classes), classes
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
     grid, points, cells = find_grid(moments, mask, settings.period, len(classes))
@@ -457,19 +465,6 @@ def find_grid(
         cells = find_cells(moments, mask, period, MAX_CELLS if n_classes <= FEW_CLASSES else MAX_CELLS_MANY_CLASSES)
         return np.arange(len(cells.grid), dtype=np.float64), cells.places(moments), cells
     return *clock_grid(wrap_clock(moments, one_period(period)), mask), None
-
-
-def _encode(labels: Sequence[ArrayLike], mask: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Codes of shape (members, rows, steps, annotators) and the classes that any member has."""
-    arrays = [_validation.check_labels(y, *mask.shape) for y in labels]
-    if len({y.shape for y in arrays}) > 1:
-        raise ValueError("The label arrays of one fleet must have one shape. Pad annotators who are missing with -1.")
-    together = np.stack(arrays)
-    present = mask[..., None] & ~_validation.missing_labels(together)
-    classes = _validation.find_classes(together, present)
-    for y, recorded in zip(arrays, present, strict=True):
-        _validation.find_classes(y, recorded)  # each member needs two classes
-    return _validation.encode_labels(together, present, classes), classes
 
 
 def encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:

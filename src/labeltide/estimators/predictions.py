@@ -16,8 +16,7 @@ from labeltide.chain.em import label_chain
 from labeltide.chain.passes import (
     INFERENCE_STEPS,
     TEST_STEPS,
-    ChainData,
-    ChainParameters,
+    TrainingEvidence,
     draw_rows,
     posteriors,
     same_data,
@@ -25,15 +24,26 @@ from labeltide.chain.passes import (
     thin_for_tests,
 )
 from labeltide.data.clusters import deal_units, encode_clusters, splitting_units
-from labeltide.estimators.fleet import as_array, encode_trusted, find_grid, find_moments, find_seed
-from labeltide.estimators.tide import InferenceResults, chain_data, find_posterior, make_folds
+from labeltide.estimators.cross_fit import TrainingRows, digest_rows
+from labeltide.estimators.fleet import (
+    FittedFleet,
+    FleetFit,
+    as_array,
+    encode_trusted,
+    find_grid,
+    find_moments,
+    find_seed,
+)
+from labeltide.estimators.tide import InferenceResults, TideClassifier, chain_data, find_posterior, make_folds
 from labeltide.inference.audit import FDR, LabelAudit, LabelCodes, audit_labels
 from labeltide.inference.conclusion import Diagnostic, NoiseWarning
-from labeltide.training import FleetData
+from labeltide.models import LinearModel
+from labeltide.noise.functions import FixedNoise
+from labeltide.tables.features import LEAST_PROBABILITY
+from labeltide.training import FleetData, History
 
 WINDOW = 100  # by hand: steps of the windows into which long sequences are cut for the fit
 FIT_STEPS = 20_000  # by hand: steps that A, k and Q(t) are learned from; every label is judged
-LEAST_PROBABILITY = 1e-4  # by hand: forests and boosting give exact zeros after seeing a few hundred labels
 MAX_POWER_RATIO = 3.0  # by hand: of the power that calibrates probabilities, either way
 POWERS = np.geomspace(0.1, 20, 40)  # by hand: of which the best for the labels is sought
 MIN_SPREAD = 1e-3  # of probabilities over steps, below which they are constant
@@ -54,17 +64,12 @@ class PredictionFit(InferenceResults):
     ) -> None:
         """Fit chain and Q(t) to labels and the probabilities in `data.features`; `units` are clusters of rows."""
         self.classes_, self.period, self.random_state = classes, period, seed
-        labels, grid = chain_data(data, len(self.classes_), cells)
-        # The model has learned the labels as they are, as if Q were the identity.
-        evidence = data.features.clamp_min(LEAST_PROBABILITY).log().log_softmax(-1)[None]
-        labels = labels.with_evidence(evidence, torch.ones(1))
-        folds = make_folds(data.labels, units, [seed])
-        _, self.noise_, (learned,) = find_posterior(labels, folds, grid, period, torch.from_numpy(units))
+        self.noise_, learned = _learn(data, len(self.classes_), cells, period, units, seed)
         self.cells_, self.chain_, self.families_ = cells, learned["chain_"], learned["families_"]
         self.findings_, whole = {}, learned["training_"]
         self.training_ = thin_evidence(whole, self.random_state, INFERENCE_STEPS)
         self._for_tests = thin_for_tests(whole, self.random_state, TEST_STEPS)
-        self.predictions_ = check_predictions(whole.data, whole.parameters, grid, self.period)
+        self.predictions_ = check_predictions(whole)
 
     def _find(self, name: str, compute: Callable[[], Any]) -> Any:
         bands = self.training_
@@ -80,8 +85,38 @@ class PredictionFit(InferenceResults):
         return (*self.predictions_, *super()._checks)
 
 
-def check_predictions(data: ChainData, chain: ChainParameters, grid: np.ndarray, period: Period) -> list[Diagnostic]:
+def _learn(
+    data: FleetData, n_classes: int, cells: Any, period: Period, units: np.ndarray, seed: int
+) -> tuple[FixedNoise, dict[str, Any]]:
+    """Q and what an estimator learns, from features that are logarithms of probabilities."""
+    labels, grid = chain_data(data, n_classes, cells)
+    # The model has learned the labels as they are, as if Q were the identity.
+    labels = labels.with_evidence(data.features.log_softmax(-1)[None], torch.ones(1))
+    folds = make_folds(data.labels, units, [seed])
+    _, noise, (learned,) = find_posterior(labels, folds, grid, period, torch.from_numpy(units))
+    return noise, learned
+
+
+class GivenPredictions(TideClassifier):
+    """`tide` without its networks: the features are logarithms of a model's out-of-sample probabilities."""
+
+    def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
+        data, n_classes = fleet_fit.data, fleet_fit.n_classes
+        units = np.arange(len(data.mask)) if fleet_fit.clusters is None else fleet_fit.clusters
+        noise, learned = _learn(data, n_classes, fleet_fit.cells, self.period, units, fleet_fit.seeds[0])
+        digests = digest_rows(data.features.cpu().numpy(), data.mask.cpu().numpy())
+        learned["training_rows_"] = TrainingRows(digests, learned["training_"].folds[0].numpy())
+        learned["lags_"] = np.zeros(data.labels.shape[-1], int)
+        model = LinearModel(1, n_classes, n_classes)
+        with torch.no_grad():
+            model.head.weight.copy_(torch.eye(n_classes)), model.head.bias.zero_()
+        none, zero = np.zeros((0, 1)), np.zeros(1, np.int64)
+        return FittedFleet(model, noise, History(none, none, zero, zero, none, none), [learned], [1])
+
+
+def check_predictions(training: TrainingEvidence) -> list[Diagnostic]:
     """Whether probabilities are constant, not calibrated, or of a model that has seen the labels it is to judge."""
+    data, chain, grid, period = training.data, training.parameters, training.grid, training.period
     assert data.evidence is not None
     real = data.mask.numpy()
     probabilities = data.evidence[0].exp().numpy()[real]  # (steps in all, classes)
@@ -218,6 +253,7 @@ def audit_predictions(
     clocks, between = check_clocks(padded["clock"], counts, n_steps), check_gaps(padded["gaps"], counts, n_steps)
     people = None if clusters is None else encode_clusters(clusters, n)
 
+    evidence = np.log(probabilities.clip(LEAST_PROBABILITY))
     seed = find_seed(random_state)
     grid, points, cells = find_grid(clocks, mask, period, len(names))
     if points is None:
@@ -235,7 +271,7 @@ def audit_predictions(
         return torch.from_numpy(np.ascontiguousarray(values[row[:, None], step]))
 
     learned = FleetData(
-        features=take(probabilities).float(),
+        features=take(evidence).float(),
         mask=torch.from_numpy(inside),
         labels=torch.where(torch.from_numpy(inside)[..., None], take(codes), -1)[None],
         grid=torch.from_numpy(grid),
@@ -251,7 +287,6 @@ def audit_predictions(
             warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=2)
     moments = find_moments(fit, clocks)  # type: ignore[arg-type]
     sources = None if fit.noise_.annotators == 1 else np.tile(np.arange(codes.shape[2]), (n, 1))
-    evidence = np.log(probabilities.clip(LEAST_PROBABILITY))
     return audit_labels(
         LabelCodes(codes, mask, moments, known, sources, between),
         evidence - np.log(np.exp(evidence).sum(-1, keepdims=True)),

@@ -299,7 +299,8 @@ CONFIDENCE = 0.95
 MIN_EXPECTED = 1.0  # by hand: expected labels of a true class below which no rate is given
 MIN_UNITS = 5  # by hand: recordings below which neither a drift nor a difference of annotators is tested
 PARTS, MIN_IN_PART = 8, 20  # by hand: of the clock, and labels in one, for rates of their own
-EM_STEPS, SCORING_STEPS = 30, 10  # by hand
+EM_STEPS, SCORING_STEPS, MAX_STEP = 30, 20, 0.5  # by hand
+LEAST_ERROR = 0.01  # by hand: at zero, no change of an error rate can be seen
 JUMP = 0.01  # of the simple jumper, as published
 
 
@@ -606,7 +607,7 @@ def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarra
         joint /= joint.sum(1, keepdims=True)
         noise = np.stack([np.bincount(label, joint[:, true], n_classes) for true in range(n_classes)]) + 0.5 / n_classes
         noise /= noise.sum(1, keepdims=True)
-    errors = 1 - noise.diagonal()
+    errors = (1 - noise.diagonal()).clip(LEAST_ERROR, 1 - LEAST_ERROR)
     towards = noise / errors[:, None]  # where errors go
     towards[np.diag_indices(n_classes)] = 0.0
     right = label[:, None] == np.arange(n_classes)
@@ -617,7 +618,7 @@ def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarra
         score = (belief * rate * (1 - rate) * np.where(right, -1.0, towards[:, label].T)).sum(1) / chance
         scores = design * score[:, None]
         inverse = np.linalg.pinv(scores.T @ scores)
-        change = change + inverse @ scores.sum(0)
+        change = change + (inverse @ scores.sum(0)).clip(-MAX_STEP, MAX_STEP)
     ends = np.array([[1.0, x.min()], [1.0, x.max()]])
     at_ends = expit(logit(errors) + (ends @ change)[:, None])  # (ends, true)
     shares = belief.mean(0)

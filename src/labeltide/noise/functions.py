@@ -132,6 +132,42 @@ def dominant_rows(logits: Tensor) -> Tensor:
     return (identity + logits.softmax(-1)) / 2
 
 
+class TemporalNoise(nn.Module):
+    """Q(t) as a module to train beside your own network: ``noise(clock)`` gives the matrices of `forward_loss`.
+
+    Logits at evenly spaced points of the clock, linearly interpolated. Every diagonal entry exceeds one half.
+
+    Parameters
+    ----------
+    n_classes : int
+    points : int
+        One for noise that does not change.
+    bounds : the first and last moment of the clock
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import torch
+    >>> noise = lt.TemporalNoise(n_classes=3)
+    >>> noise(torch.linspace(0, 1, 50)).shape  # add noise.parameters() to those of your optimiser
+    torch.Size([50, 3, 3])
+    """
+
+    def __init__(self, n_classes: int, points: int = 5, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+        super().__init__()
+        _validation.check_number("n_classes", n_classes, 2, whole=True)
+        _validation.check_number("points", points, 1, whole=True)
+        self.bounds, self.logits = bounds, nn.Parameter(torch.zeros(points, n_classes, n_classes))
+
+    def forward(self, clock: Tensor) -> Tensor:
+        """Q at moments of any shape (...): (..., classes, classes)."""
+        low, high = self.bounds
+        place = ((clock.double() - low) / (high - low)).clamp(0, 1) * (len(self.logits) - 1)
+        left = place.long()
+        right, share = (left + 1).clamp(max=len(self.logits) - 1), (place - left)[..., None, None]
+        return dominant_rows(torch.lerp(self.logits[left], self.logits[right], share.to(self.logits)))
+
+
 # A known noise function: noise matrices at grid points, linearly interpolated over the clock.
 
 

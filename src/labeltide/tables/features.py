@@ -6,6 +6,7 @@ indicator. Text of few levels and booleans are one-hot encoded.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Encoder:
     high: float = MAX_VALUE
     fill: float = 0.0  # where nothing came before
     has_mask: bool = False
+    is_log: bool = False  # of a probability, whose logarithm is the feature; a gap is filled, not carried forward
 
     def encode(self, values: np.ndarray, first: np.ndarray) -> list[np.ndarray]:
         """The features of a column, float32 of shape (steps,) each.
@@ -52,13 +54,21 @@ class Encoder:
             skipped = len(self.levels) - len(shown)
             return [(values == index + skipped).astype(np.float32) for index in range(len(shown))]
         gaps = np.isnan(values)
+        if self.is_log:
+            if values[~gaps].size and not -1e-6 <= values[~gaps].min() <= values[~gaps].max() <= 1 + 1e-6:
+                raise ValueError(
+                    f"Probabilities must lie between 0 and 1. {quoted([self.column])} has values from "
+                    f"{values[~gaps].min():.3g} to {values[~gaps].max():.3g}. Apply softmax to logits."
+                )
+            return [np.log(np.where(gaps, self.fill, values).clip(self.low, 1)).astype(np.float32)]
         filled = fill_forward(values, first, self.fill) if gaps.any() else values
         scaled = (np.clip(filled, self.low, self.high) - self.centre) / self.scale
         return [scaled.astype(np.float32), *([gaps.astype(np.float32)] if self.has_mask else [])]
 
     def original(self, feature: np.ndarray) -> np.ndarray:
         """The values of the column, in the user's unit, from its first feature."""
-        return feature.astype(np.float64) * self.scale + self.centre
+        values = feature.astype(np.float64) * self.scale + self.centre
+        return np.exp(values) if self.is_log else values
 
 
 def fill_forward(values: np.ndarray, first: np.ndarray, fill: float) -> np.ndarray:
@@ -134,6 +144,34 @@ def encode_features(
         encoders.append(encoder)
     reasons = {name: reason for reason, names in out.items() for name in names}
     return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes, of_whole.is_drawn)), reasons)
+
+
+LEAST_PROBABILITY = 1e-4  # by hand: forests and boosting give exact zeros after seeing a few hundred labels
+
+
+def encode_probabilities(table: pa.Table, names: Sequence[str], steps: Steps, class_names: Sequence[str]) -> Features:
+    """Logarithms of the probabilities that another model gives each class, one column each, in the order of classes."""
+    endings = {name: re.sub(r"[\W_]+", " ", name.casefold()).strip() for name in names}
+    columns: list[str] = []
+    for wanted in class_names:
+        ending = re.sub(r"[\W_]+", " ", wanted.casefold()).strip()
+        found = [name for name, text in endings.items() if text == ending]
+        found = found or [name for name, text in endings.items() if text.endswith(f" {ending}")]
+        if len(found) != 1:
+            raise ValueError(
+                f"Every class needs one column of probabilities, whose name is that of the class or ends in it, such "
+                f"as {'p_' + wanted!r}. For {wanted!r} got {quoted(found) if found else 'none'} of {quoted(names)}."
+            )
+        columns += found
+    fill, low = 1 / len(columns), LEAST_PROBABILITY
+    encoders = tuple(Encoder(name, (name,), low=low, high=1.0, fill=fill, is_log=True) for name in columns)
+    features = apply_encoders(table, encoders, steps)
+    sums, without = np.exp(np.stack(features.columns)).sum(0), [name for name in names if name not in columns]
+    if not without and np.abs(sums - 1).max() > 0.02 + low * len(columns):
+        raise ValueError(f"Probabilities must sum to one. Got sums from {sums.min():.3g} to {sums.max():.3g}.")
+    said = [f"Probabilities of the classes are read from {quoted(columns)}; nothing was trained."]
+    said += [f"No label is of the class of {quoted(without)}; the others were scaled to sum to one."] if without else []
+    return Features(features.columns, encoders, tuple(said))
 
 
 def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:

@@ -86,10 +86,11 @@ class Request:
     annotator: str | None = None
     clock: Names = None
     trusted: str | None = None
+    probabilities: bool = False  # whether the features are probabilities of the classes, one column for each
 
     def columns(self, there: list[str]) -> dict[str, list[str]]:
         """The columns named for each role, all of them there and none in two roles."""
-        named = {role: _split(role, value, there) for role, value in vars(self).items()}
+        named = {role: _split(role, value, there) for role, value in vars(self).items() if role != "probabilities"}
         named["clock"] = [name for name in named["clock"] if name in there or name not in DERIVED]
         check_roles(named, there)
         if named["annotator"] and len(named["label"]) > 1:
@@ -143,6 +144,7 @@ class RoleColumns:
     trusted: str | None
     features: list[str]
     features_named: bool
+    probabilities: bool = False
     messages: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)  # why a column is no feature
 
@@ -184,6 +186,7 @@ def find_columns(
         trusted=named["trusted"][0] if named["trusted"] else None,
         features=features,
         features_named=bool(named["features"]),
+        probabilities=request.probabilities,
         messages=guess.messages,
         left_out=guess.left_out,
     )

@@ -1,0 +1,227 @@
+"""Flags of `lt.audit_predictions` and of cleanlab, with the same probabilities of scikit-learn models.
+
+    pip install cleanlab      # not a dependency
+    python bench/benchmarks/predictions.py --data DATA      # or LABELTIDE_DATA=DATA; goes on with what is missing
+
+Eight sets of whole recordings, cut into windows of 100 steps; six shapes of noise over the window at 10 and 30 %. A
+logistic regression, gradient boosting and a small network learn the wrong labels, five folds by recording, and predict
+the recording that was left out. cleanlab (find_label_issues and get_label_quality_scores, default settings) gets these
+probabilities for all steps together, and for each tenth of the window by itself. Nothing was tuned on these draws.
+Writes predictions.jsonl and predictions.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import labeltide as lt
+from flags import score
+from shifts import load
+
+WINDOW, MAX_WINDOWS, TENTHS, FDR = 100, 60, 10, 0.1
+SETS = (
+    "activities, 6 classes",
+    "senior",
+    "senior, 7 classes",
+    "stages, 5 classes",
+    "sleeping",
+    "gaze",
+    "chest accelerometer",
+    "blinking",
+)
+SHAPES = ("static", "linear", "decay", "growth", "periodic", "mixed")
+RATES = (0.3, 0.1)
+MODELS = {
+    "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)),
+    "gradient boosting": lambda: HistGradientBoostingClassifier(max_iter=25, random_state=0),
+    "network": lambda: make_pipeline(StandardScaler(), MLPClassifier((32,), max_iter=40, random_state=0)),
+}
+OURS, POOLED, BY_TENTH = "labeltide", "cleanlab", "cleanlab, tenths"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("LABELTIDE_DATA"), help="folder of the data sets")
+    parser.add_argument("--out", default="bench/results/flags", help="folder for the records")
+    parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=1e9, help="after which no further draw is begun")
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        parser.error("Say where the data sets are: --data FOLDER, or LABELTIDE_DATA.")
+    out = Path(arguments.out)
+    file = out / "predictions.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = {tuple(record["key"]) for record in records}
+    started, every = time.perf_counter(), load(Path(arguments.data))
+    for draw, rate, shape, name in product(range(arguments.draws), RATES, SHAPES, SETS):
+        if (name, shape, rate, draw) in done or time.perf_counter() - started > 60 * arguments.minutes:
+            continue
+        study = windows(every[name])
+        for record in measure(*study, shape, rate, draw):
+            records.append({"key": [name, shape, rate, draw], **record})
+            print(records[-1]["key"], record["model"], {way: v["f1"] for way, v in record["ways"].items()}, flush=True)
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_page(records, out / "predictions.md")
+
+
+def windows(recordings: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """At most `MAX_WINDOWS` whole windows, as many from each recording: features, codes and the recording of each.
+
+    A single recording is cut into ten blocks, which stand for recordings.
+    """
+    if len(recordings) == 1:
+        features, labels = recordings[0]
+        size = len(labels) // 10
+        recordings = [(features[k * size : (k + 1) * size], labels[k * size : (k + 1) * size]) for k in range(10)]
+    classes = np.unique(np.concatenate([labels[labels >= 0] for _, labels in recordings]))
+    found: list[tuple[np.ndarray, np.ndarray, int]] = []
+    for number, (features, labels) in enumerate(recordings):
+        begins = np.arange(0, len(labels) - WINDOW + 1, WINDOW)
+        most = max(1, MAX_WINDOWS // len(recordings))
+        for begin in begins[np.linspace(0, len(begins) - 1, min(most, len(begins))).astype(int)] if len(begins) else ():
+            part = slice(begin, begin + WINDOW)
+            codes = np.where(labels[part] >= 0, np.searchsorted(classes, labels[part]), -1)
+            found.append((features[part], codes, number))
+    X, y, recording = (np.array(values) for values in zip(*found, strict=True))
+    kept = np.unique(y[y >= 0])  # classes that the chosen windows hold
+    return X, np.where(y >= 0, np.searchsorted(kept, y), -1), recording
+
+
+def measure(
+    X: np.ndarray, clean: np.ndarray, recording: np.ndarray, shape: str, rate: float, draw: int
+) -> Iterator[dict[str, Any]]:
+    """One record for each model."""
+    n_classes, there = int(clean.max()) + 1, clean >= 0
+    noise = lt.make_noise(shape, n_classes=n_classes, n_steps=WINDOW, rate=rate)
+    y = np.where(there, lt.corrupt(clean.clip(0), noise, random_state=draw), -1).reshape(clean.shape).astype(int)
+    wrong, tenth = (y != clean)[there], np.broadcast_to(np.arange(WINDOW) * TENTHS // WINDOW, y.shape)[there]
+    groups = np.broadcast_to(recording[:, None], y.shape)[there]
+    for name, make in MODELS.items():
+        folds = GroupKFold(min(5, len(np.unique(recording))))
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = cross_val_predict(make(), X[there], y[there], groups=groups, cv=folds, method="predict_proba")
+        learning = time.perf_counter() - started
+        probabilities = np.full((*y.shape, n_classes), 1 / n_classes)
+        probabilities[there] = found
+        started = time.perf_counter()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            audit = lt.audit_predictions(probabilities, y, clusters=recording, fdr=FDR)
+            flags, quality = audit.is_issue[there], audit.quality[there]
+        seconds = {OURS: time.perf_counter() - started}
+        ways = {OURS: {**score(flags, wrong), "auprc": average_precision_score(wrong, 1 - quality)}}
+        for way, groups_of_steps in ((POOLED, np.zeros_like(tenth)), (BY_TENTH, tenth)):
+            started = time.perf_counter()
+            flags, quality = cleanlab(y[there], found, groups_of_steps)
+            seconds[way] = time.perf_counter() - started
+            ways[way] = {**score(flags, wrong), "auprc": average_precision_score(wrong, 1 - quality)}
+        yield {
+            "model": name,
+            "labels": int(wrong.size),
+            "wrong": round(float(wrong.mean()), 4),
+            "answer": audit.fit.conclusion_.answer,
+            "warned": sorted({str(each.message).split(".")[0] for each in warned if each.category is lt.NoiseWarning}),
+            "promised": round(float(audit.expected_false_alarms), 4),
+            "share": round(float(audit.share_wrong), 4),
+            "ways": {way: {key: round(float(value), 4) for key, value in of.items()} for way, of in ways.items()},
+            "seconds": {way: round(value, 2) for way, value in {"learning": learning, **seconds}.items()},
+        }
+
+
+def cleanlab(y: np.ndarray, probabilities: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """cleanlab's issues and label quality scores, of each group of steps by itself."""
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    flags, quality = np.zeros(len(y), dtype=bool), np.zeros(len(y))
+    for group in np.unique(groups):
+        part = groups == group
+        classes = np.unique(y[part])  # of a tenth may lack some
+        codes, some = np.searchsorted(classes, y[part]), probabilities[part][:, classes]
+        some = (some + 1e-12) / (some + 1e-12).sum(1, keepdims=True)
+        if len(classes) > 1:
+            flags[part] = find_label_issues(codes, some, n_jobs=1)
+        quality[part] = get_label_quality_scores(codes, some)
+    return flags, quality
+
+
+def write_page(records: list[dict[str, Any]], path: Path) -> None:
+    """Means over shapes and draws by set, model and rate, and in how many fits either is ahead."""
+    ways, lines = (
+        (OURS, POOLED, BY_TENTH),
+        [
+            "# Flags with the probabilities of your own model: labeltide and cleanlab",
+            "",
+            "`python bench/benchmarks/predictions.py`. Both get the same out-of-fold probabilities of a model that "
+            "learned the wrong labels. F1 and area under the precision-recall curve, and the share of flags that are "
+            f"false alarms (at most {FDR:.0%} is asked of labeltide; cleanlab promises none). Means over "
+            f"{len(SHAPES)} shapes of noise.",
+            "",
+        ],
+    )
+    rates = [rate for rate in RATES if any(record["key"][2] == rate for record in records)]
+    for rate in rates:
+        lines += [f"## {rate:.0%} of the labels are wrong", "", *_table([r for r in records if r["key"][2] == rate])]
+    lines += ["## In how many fits", ""]
+    lines += ["| | fits | labeltide ahead by .005 | level | behind by .005 | mean difference |"]
+    lines += ["|---|--:|--:|--:|--:|--:|"]
+    for measure_name, way in product(("f1", "auprc"), ways[1:]):
+        for rate in rates:
+            some = [r["ways"] for r in records if r["key"][2] == rate]
+            gain = np.array([of[OURS][measure_name] - of[way][measure_name] for of in some])
+            counts = (gain > 0.005).sum(), (np.abs(gain) <= 0.005).sum(), (gain < -0.005).sum()
+            mean = f"{gain.mean():+.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f}" if len(gain) > 1 else ""
+            shown = " | ".join(map(str, (len(gain), *counts, mean)))
+            lines.append(f"| {measure_name.upper()} against {way}, {rate:.0%} | {shown} |")
+    lines += ["", "Fits of one set share its recordings; ± is one standard error as if they did not.", ""]
+    path.write_text("\n".join(lines))
+
+
+def _table(records: list[dict[str, Any]]) -> list[str]:
+    ways = (OURS, POOLED, BY_TENTH)
+    lines = [
+        f"| set | model | fits | F1: {' | '.join(ways)} | AUPRC: {' | '.join(ways)} | false alarms: labeltide "
+        "(promised) | cleanlab | no answer | seconds: labeltide | cleanlab |",
+        "|---|---|--:" + "|--:" * 11 + "|",
+    ]
+    for name, model in product(SETS, MODELS):
+        some = [r for r in records if r["key"][0] == name and r["model"] == model]
+        if not some:
+            continue
+
+        def mean(values: list[float]) -> float:
+            return float(np.mean(values)) if values else float("nan")
+
+        cells = [f"{mean([r['ways'][way][key] for r in some]):.3f}" for key in ("f1", "auprc") for way in ways]
+        flagged = [r for r in some if r["ways"][OURS]["flagged"] > 0]
+        false = f"{100 * (1 - mean([r['ways'][OURS]['precision'] for r in flagged])):.1f} %"
+        promised = f"{100 * mean([r['promised'] for r in flagged]):.1f} %"
+        cells.append(f"{false} ({promised})" if flagged else "no flags")
+        cells.append(f"{100 * (1 - mean([r['ways'][POOLED]['precision'] for r in some])):.1f} %")
+        cells.append(str(sum(r["answer"] != "shown" for r in some)))
+        cells += [f"{mean([r['seconds'][way] for r in some]):.1f}" for way in ways[:2]]
+        lines.append(f"| {name} | {model} | {len(some)} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    main()
