@@ -120,6 +120,7 @@ _TABLE = {
         {
             "assumed": NUMBER,
             "sentence": TEXT,
+            "step_seconds": Maybe(POSITIVE),
             "curve": {"shift": _curve(1), "fit": _curve(1)},
             "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER}]),
         }
@@ -154,7 +155,7 @@ _AUDIT = {
         "clock": _curve(1),
         "curves": Maybe([_NOISE_CURVE]),
     },
-    "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT})},
+    "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT}), "patterns": Maybe([TEXT])},
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
     "recordings": Maybe(

@@ -21,7 +21,7 @@ from labeltide.auditing.page.payload import read_audit, read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
 from labeltide.recordings.spans.formats import ADAPTERS
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
-from labeltide.tables.words import words
+from labeltide.tables.times import seconds_of_unit
 
 WHAT = ("issues", "corrected", "both")
 TIERS = {"elan": ".eaf", "textgrid": ".TextGrid"}  # one file for each recording, with a tier for each annotator
@@ -149,13 +149,6 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
 # The issues and the corrected labels of an audit as spans of its recordings.
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
-UNITS = {  # seconds of a unit, and the words for it in the name of a column
-    0.001: {"ms", "msec", "millisecond", "milliseconds", "millis"},
-    1.0: {"s", "sec", "secs", "second", "seconds"},
-    60.0: {"min", "mins", "minute", "minutes"},
-    3600.0: {"h", "hr", "hrs", "hour", "hours"},
-    86400.0: {"d", "day", "days"},
-}
 ARROW = " -> "  # between the recorded and the suggested label of an issue
 TOUCHING = 1e-3  # of a step, between two rows that follow each other
 
@@ -242,12 +235,9 @@ def _rows_of_table(lines: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, 
     Numbers are in the unit that the column's name says; where it says none, a sentence says that seconds are assumed.
     """
     moments, dated = read_times(lines["time"])
-    messages: tuple[str, ...] = ()
-    if not dated:
-        named = [seconds for seconds, units in UNITS.items() if set(words(name)) & units]
-        moments = moments * (named[0] if len(named) == 1 else 1.0)
-        if len(named) != 1:
-            messages = (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
+    unit = seconds_of_unit(name, dated)
+    moments = moments * (unit or 1.0)
+    messages = () if unit else (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
     codes = lines["sequence"].combine_chunks().dictionary_encode()
     names, sequence = codes.dictionary.to_pylist(), codes.indices.to_numpy(zero_copy_only=False)
     order = np.lexsort((moments, sequence))

@@ -119,13 +119,15 @@ class Shifts(ShortRepr):
 
     @property
     def recordings(self) -> Any:
-        """A frame with one line per sequence."""
+        """A frame with one line per sequence; `reason` says why a shift cannot be estimated."""
         return self.to_frame()
 
     def to_frame(self, kind: str = "pandas") -> Any:
         columns = {"sequence": np.arange(len(self.own_shift)), "shift": self.own_shift, "best_shift": self.own_best}
         columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
-        return as_frame(columns, kind)
+        reason = self.reason or "there are too few changes of label or steps."
+        reasons = [reason if p != p else None for p in self.own_p_value.tolist()]
+        return as_frame({**columns, "reason": np.array(reasons, object)}, kind)
 
     @property
     def assumed(self) -> np.ndarray:
@@ -170,7 +172,8 @@ class Shifts(ShortRepr):
         text = f"No shift of all labels was found (best {self.lag}, {certainty})."
         if self.is_shifted:
             text = f"Labels are {'late' if self.lag >= 0 else 'early'} by {abs(self.lag)} steps ({certainty})."
-            text += f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else ""
+            varies = f" Single changes of label differ from that by about {self.spread:.1f} steps, in part by chance."
+            text += varies if self.spread >= 0.5 else ""
         own = int((self.own_p_value < RECORDING_LEVEL).sum())
         return text + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
 
