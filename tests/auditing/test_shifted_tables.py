@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import labeltide as lt
+from auditing.nights import write_night
 from labeltide.auditing import read_audit_table
 from labeltide.auditing.alignment import find_patterns, find_table_shifts
 
@@ -113,3 +114,23 @@ def test_errors_on_one_side_of_events_are_described(events, kind, words):
     found = find_patterns(table, table.from_steps(table.labels), posterior)
     assert any(words in sentence for sentence in found) if words else found == []
     assert ("is labelled" in " ".join(found)) == (kind == "onset alone")
+
+
+def test_align_moves_the_spans_of_recordings_and_keeps_each_of_them(tmp_path):
+    folder, nights = tmp_path / "nights", []
+    folder.mkdir()
+    for night in range(6):
+        states = np.array(write_night(folder, f"n{night}", night, epochs=100, rate=16, labels=False))
+        edges = np.append(np.flatnonzero(np.r_[True, states[1:] != states[:-1]]), 100) * 30.0
+        spans = {"onset": edges[:-1] + 90, "duration": np.diff(edges), "label": states[(edges[:-1] // 30).astype(int)]}
+        nights.append(pd.DataFrame(spans))
+        nights[-1].to_csv(folder / f"n{night}-stages.csv", index=False)
+    late = pd.concat(nights, ignore_index=True)
+    lt.audit(folder, epoch=30, out=tmp_path / "audit", fast=True)
+    done = lt.apply_decisions(tmp_path / "audit", tmp_path / "aligned.csv", align=True)
+    aligned = pd.read_csv(tmp_path / "aligned.csv")
+    assert done.rows == len(late)
+    assert (aligned["label"] == late["label"]).all()
+    assert np.allclose(aligned["onset"], late["onset"] - 90)
+    assert np.allclose(aligned["duration"], late["duration"])
+    assert np.allclose(aligned["onset_original"], late["onset"])

@@ -33,8 +33,9 @@ from labeltide.auditing.decisions import (
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
+from labeltide.recordings.recordings import open_again
 from labeltide.tables.files import open_file
-from labeltide.tables.frames import VERDICT, SafeCsvWriter
+from labeltide.tables.frames import VERDICT, SafeCsvWriter, write_safe_csv
 from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
 
@@ -89,7 +90,7 @@ def apply_decisions(
         Labels without a decision become the suggested one where its probability is at least this.
     align : bool
         Move labels that the audit found late or early to the steps they belong to, in place of all else. Steps that no
-        label reaches have none.
+        label reaches have none. Of an audit of recordings, the labelled spans are written with their onsets moved.
 
     Examples
     --------
@@ -103,6 +104,8 @@ def apply_decisions(
     if above is not None:
         _validation.check_number("above", above, MIN_ABOVE, 1)
     audit = open_results(folder).audit
+    if audit.get("recordings") and align:
+        return _align_spans(folder, out, audit["recordings"])
     if audit.get("recordings"):
         raise ValueError(
             f"Decisions are applied to tables, and the audit in {str(folder)!r} was of recordings. Write the corrected "
@@ -194,12 +197,41 @@ def _corrections(
     return corrections, {**counts, "changed_by_model": len(by_model), "disputed": len(disputed)}
 
 
+def _align_spans(folder: Path, out: Path, described: Mapping[str, Any]) -> AppliedDecisions:
+    """Write the labelled spans of recordings, each at its time; parts before the beginning of a recording are cut."""
+    lines = _shifted_lines(folder, ["sequence", "annotator", "shift"]).to_pylist()
+    shift = {(line["sequence"], line["annotator"]): line["shift"] * float(described["epoch"]) for line in lines}
+    spans = []
+    for recording in open_again(described):
+        for who, own in recording.spans.items():
+            late = shift.get((recording.name, who), shift.get((recording.name, None), 0.0))
+            onset = own["onset"].to_numpy() - late
+            cut = np.minimum(np.maximum(-onset, 0), own["duration"].to_numpy())
+            columns = {"recording": [recording.name] * len(own), "annotator": [who] * len(own), "onset": onset + cut}
+            columns |= {"duration": own["duration"].to_numpy() - cut, "label": own["label"]}
+            columns |= {"onset_original": own["onset"], "duration_original": own["duration"]}
+            spans.append(pa.table(columns | {"annotator": pa.array(columns["annotator"], pa.string())}))
+    table = pa.concat_tables(spans)
+    with draft_of(out) as draft:
+        if out.name.lower().endswith(".csv"):
+            write_safe_csv(table, draft)
+        else:
+            parquet.write_table(table, draft)
+    n_moved = pc.sum(pc.not_equal(table["onset"], table["onset_original"])).as_py()
+    return AppliedDecisions(out, len(table), 0, 0, n_moved, 0, ("onset_original", "duration_original"))
+
+
+def _shifted_lines(folder: Path, columns: list[str]) -> pa.Table:
+    lines = read_labels(folder, columns)
+    if not lines["shift"].to_numpy().any():
+        raise ValueError(f"There is nothing to align: the audit in {str(folder)!r} found no late or early labels.")
+    return lines
+
+
 def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int]]:
     """The label of every row that changes where labels are moved by the shifts of an audit."""
-    lines = read_labels(folder, ["row", "sequence", "annotator", "time", "recorded", "shift"])
+    lines = _shifted_lines(folder, ["row", "sequence", "annotator", "time", "recorded", "shift"])
     shifts = lines["shift"].to_numpy().astype(np.int64)
-    if not shifts.any():
-        raise ValueError(f"There is nothing to align: the audit in {str(folder)!r} found no late or early labels.")
     order = [
         lines[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
         for name in ("sequence", "annotator")

@@ -135,6 +135,7 @@ _FILE = {
     "rate*": POSITIVE,
     "signals*": Maybe(TEXT),
     "labels": Maybe([TEXT]),
+    "annotators": Maybe([Maybe(TEXT)]),
 }
 _AUDIT = {
     "format": COUNT,
