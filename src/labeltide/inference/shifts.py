@@ -175,7 +175,8 @@ class Shifts(ShortRepr):
             varies = f" Single changes of label differ from that by about {self.spread:.1f} steps, in part by chance."
             text += varies if self.spread >= 0.5 else ""
         own = int((self.own_p_value < RECORDING_LEVEL).sum())
-        return text + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
+        verb = "has a shift of its own" if own == 1 else "have shifts of their own"
+        return text + (f" {own} of {len(self.own_shift)} sequences {verb}." if own else "")
 
     def _repr_html_(self) -> str:
         shifted = np.flatnonzero(self.own_p_value < RECORDING_LEVEL)[:10]

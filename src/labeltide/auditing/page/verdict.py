@@ -111,7 +111,7 @@ def timing_words(audit: Mapping[str, Any]) -> str:
     shifts = timing(audit)
     steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
     common = f"the labels are {shift_words(steps, shifts)}" if steps else ""
-    single = f"{count(own, 'sequence')} {'has' if own == 1 else 'have'} shifted labels" if own else ""
+    single = f"the labels of {count(own, 'sequence')} are shifted by themselves" if own else ""
     return join_words([words for words in (common, single) if words])
 
 
