@@ -308,12 +308,11 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
     A label at step i meets the value at step i - d, so that positive shifts are late labels.
     """
     size = next_fast_len(len(values) + limit, real=True)
-    spectrum = np.conj(rfft(values, size, axis=0))
-    found = np.zeros((n_classes, values.shape[1], 2 * limit + 1))
+    spectrum = np.conj(rfft(values.T.astype(np.float32), size))  # (columns, frequencies), half the time of float64
+    found = np.zeros((n_classes, values.shape[1], 2 * limit + 1), np.float32)
     for label in np.unique(unit.labels[unit.labels >= 0]).tolist():
-        ones = rfft((unit.labels == label).astype(np.float64), size)[:, None]
-        products = irfft(spectrum * ones, size, axis=0)
-        found[label] = np.concatenate([products[-limit:], products[: limit + 1]]).T
+        products = irfft(spectrum * rfft((unit.labels == label).astype(np.float32), size), size)
+        found[label, :, :limit], found[label, :, limit:] = products[:, -limit:], products[:, : limit + 1]
     return found
 
 
