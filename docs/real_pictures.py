@@ -114,6 +114,20 @@ def har70plus(results: dict[str, Any]) -> Figure:
     return figure
 
 
+def chest_accel(results: dict[str, Any]) -> Figure:
+    """The fit of labels within two minutes of the best shift."""
+    shifts = results["shifts"]
+    near = np.abs(shifts.shifts) <= 60
+    figure, axis = plt.subplots(figsize=(WIDTH, 2.4), layout="constrained")
+    axis.plot(2 * shifts.shifts[near], 100 * shifts.fit[near], color=BLUE)
+    axis.axvspan(*(2 * end for end in shifts.interval), color=RED, alpha=0.2, linewidth=0, label="95 % interval")
+    axis.axvline(2 * shifts.lag, color=RED, label=f"best: {2 * shifts.lag} s")
+    axis.axvline(0, color="0.6", linewidth=0.8)
+    axis.set(xlabel="shift of the labels in seconds; negative: early", ylabel="% of variance explained")
+    axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
 def lund2013(results: dict[str, Any]) -> Figure:
     """The trial on which the coders differ most."""
     steps, labels, events = results["steps"], results["labels"], list(results["events"].values())
@@ -184,6 +198,7 @@ PICTURES = {  # page and the variable that its block makes last → picture
     ("ecg_eeg", "audit"): eye_state,
     ("ecg_eeg", "found"): neonates,
     ("wearables", "noisy"): har70plus,
+    ("wearables", "shifts"): chest_accel,
     ("gaze", "audit"): lund2013,
     ("behaviour", "audit"): boris,
 }

@@ -1,7 +1,8 @@
 """How well `lt.find_shifts` finds late labels and shifted recordings that were made by hand from real ones.
 
     python bench/benchmarks/shifts.py --data DATA --draws 20      # writes bench/results/shifts.md
-    python bench/benchmarks/shifts.py --data DATA --draws 3 --tide --processes 16      # bench/results/shifts_tide.md
+    python bench/benchmarks/shifts.py --data DATA --draws 2 --tide --sets senior,gaze --kinds "late by 8"
+                                                                  # bench/results/shifts_tide.md
 
 Nine data sets with whole recordings. Labels are taken as they are, made late by a common lag, by a lag that differs
 from change to change, at starts or ends of events only, or one recording in ten is moved; without and with 30 % other
@@ -197,10 +198,10 @@ def fit_tide(task: tuple[str, Path, str, float, int]) -> list[object]:
     return cells
 
 
-def measure_tide(data: Path, draws: int, processes: int) -> None:
+def measure_tide(data: Path, draws: int, processes: int, names: list[str], kinds: list[str]) -> None:
     """Means over draws, written to bench/results/shifts_tide.md."""
-    kinds = [kind for kind in KINDS if kind != "late by 1"]
-    names = [name for name in load(data) if name != "blinking"]
+    kinds = kinds or [kind for kind in KINDS if kind != "late by 1"]
+    names = names or [name for name in load(data) if name != "blinking"]
     tasks = [
         (name, data, kind, noise, seed)
         for name in names
@@ -208,8 +209,11 @@ def measure_tide(data: Path, draws: int, processes: int) -> None:
         for noise in (0.0, 0.3)
         for seed in range(draws)
     ]
+    done = []
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        done = list(pool.map(fit_tide, tasks))
+        for row in pool.map(fit_tide, tasks):
+            done.append(row)
+            print(*row, flush=True)
     heads = ["data set", "labels", "other wrong labels", "lags assumed", "test error", "in time", "without align"]
     lines = [
         "# tide on late labels",
@@ -234,10 +238,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA", "data"))
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--tide", action="store_true")
+    parser.add_argument("--sets", default="", help="with --tide; all but blinking by default")
+    parser.add_argument("--kinds", default="", help="with --tide; all but late by 1 by default")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     if options.tide:
-        measure_tide(options.data, options.draws, options.processes)
+        names, kinds = ([name for name in each.split(",") if name] for each in (options.sets, options.kinds))
+        measure_tide(options.data, options.draws, options.processes, names, kinds)
         return
     heads = ["data set", "labels", "other wrong labels", "shift found", "cannot be estimated", "error of the lag"]
     heads += ["moved recordings found", "draws with a false one", "seconds"]

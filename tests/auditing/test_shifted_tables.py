@@ -1,10 +1,15 @@
 """Tables whose labels are late: judged at their own step, and moved by `apply --align`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import labeltide as lt
+from auditing.nights import write_night
+from labeltide.auditing import read_audit_table
+from labeltide.auditing.alignment import find_patterns, find_table_shifts
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,7 @@ def test_late_labels_of_a_table_are_named_where_they_are_wrong(late_audit):
 def test_the_page_says_that_labels_are_late(late_audit):
     folder, _, audit = late_audit
     assert "late by 5 steps" in str(audit)
+    assert "(" not in str(audit).split("late by 5 steps")[1].split("\n")[0]  # the unit of the column t is not known
     assert "Late and early labels" in (folder / "audit" / "report.html").read_text(encoding="utf-8")
 
 
@@ -44,3 +50,87 @@ def test_align_writes_the_labels_at_their_time(late_audit):
     label = pd.read_csv(folder / "aligned.csv")["label"]
     assert label.notna().mean() > 0.9
     assert (label == truth)[label.notna()].all()
+
+
+def timed(study, labels, step="5min"):
+    """A table that begins at 20:00, with dates as times."""
+    rows, steps = labels.shape
+    table = pd.DataFrame({f"x{k}": study.features[:rows, :, k].ravel() for k in range(study.features.shape[2])})
+    table["person"] = np.repeat([f"p{row}" for row in range(rows)], steps)
+    table["time"] = np.tile(pd.date_range("2026-03-01 20:00", periods=steps, freq=step), rows)
+    return table.assign(label=np.array(["rest", "walk"])[labels].ravel())
+
+
+def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clock():
+    study = lt.make_sequences(n=12, n_steps=700, n_features=3, stay=0.95, random_state=0)
+    labels = study.clean_labels.copy()
+    labels[:, 120:] = labels[:, :-120]
+    found = find_table_shifts(read_audit_table(timed(study, labels, "30s"))).described
+    assert (found["lag"], found["step_seconds"]) == (120, 30.0)
+    assert "Shifts by whole hours (1 h)" in found["sentence"]
+
+
+@pytest.fixture(scope="module")
+def events():
+    first, second = (lt.make_sequences(n=20, n_steps=200, n_features=1, stay=0.95, random_state=n) for n in (0, 1))
+    return replace(first, clean_labels=first.clean_labels * second.clean_labels)
+
+
+def recorded_as(study, kind):
+    """True labels of which some are replaced: by chance, or those of one part of the events."""
+    random, labels = np.random.default_rng(0), study.clean_labels.copy()
+    if kind == "random":
+        return np.where(random.random(labels.shape) < 0.1, 1 - labels, labels)
+    for row, truth in enumerate(study.clean_labels):
+        for run in np.split(np.arange(200), np.flatnonzero(np.diff(truth)) + 1):
+            if not truth[run[0]]:
+                continue
+            wrong = {
+                "onset alone": run[max(1, len(run) // 5) :],
+                "start late": run[:3],
+                "end late": np.arange(run[-1] + 1, min(run[-1] + 4, 200)),
+                "cut at midnight": run[run >= 48] if run[0] < 48 else run[:0],
+                "cut at the end": run if run[-1] == 199 else run[:0],
+            }[kind]
+            labels[row, wrong] = kind == "end late"
+    return labels
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("random", None),
+        ("onset alone", "end too early"),
+        ("start late", "begin too late"),
+        ("end late", "end too late"),
+        ("cut at midnight", "midnight"),
+        ("cut at the end", "beginning or end of a sequence"),
+    ],
+)
+def test_errors_on_one_side_of_events_are_described(events, kind, words):
+    table = read_audit_table(timed(events, recorded_as(events, kind)))
+    truth = read_audit_table(timed(events, events.clean_labels))
+    posterior = np.eye(2)[truth.from_steps(truth.labels)[:, 0]] * 0.98 + 0.01
+    found = find_patterns(table, table.from_steps(table.labels), posterior)
+    assert any(words in sentence for sentence in found) if words else found == []
+    assert ("is labelled" in " ".join(found)) == (kind == "onset alone")
+
+
+def test_align_moves_the_spans_of_recordings_and_keeps_each_of_them(tmp_path):
+    folder, nights = tmp_path / "nights", []
+    folder.mkdir()
+    for night in range(6):
+        states = np.array(write_night(folder, f"n{night}", night, epochs=100, rate=16, labels=False))
+        edges = np.append(np.flatnonzero(np.r_[True, states[1:] != states[:-1]]), 100) * 30.0
+        spans = {"onset": edges[:-1] + 90, "duration": np.diff(edges), "label": states[(edges[:-1] // 30).astype(int)]}
+        nights.append(pd.DataFrame(spans))
+        nights[-1].to_csv(folder / f"n{night}-stages.csv", index=False)
+    late = pd.concat(nights, ignore_index=True)
+    lt.audit(folder, epoch=30, out=tmp_path / "audit", fast=True)
+    done = lt.apply_decisions(tmp_path / "audit", tmp_path / "aligned.csv", align=True)
+    aligned = pd.read_csv(tmp_path / "aligned.csv")
+    assert done.rows == len(late)
+    assert (aligned["label"] == late["label"]).all()
+    assert np.allclose(aligned["onset"], late["onset"] - 90)
+    assert np.allclose(aligned["duration"], late["duration"])
+    assert np.allclose(aligned["onset_original"], late["onset"])

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from auditing.stub import StubScorer
+from labeltide.auditing.alignment import TableShifts
 from labeltide.auditing.findings import Totals, describe_timelines, rounded, telling_features
-from labeltide.auditing.judging import JudgeJob, TableShifts, find_flags, judge_all
+from labeltide.auditing.judging import JudgeJob, find_flags, judge_all
 from labeltide.auditing.reading import read_audit_table
 from labeltide.auditing.survey import MemoryTable
 

@@ -50,6 +50,7 @@ def test_one_shifted_recording_among_many_is_named(study):
     assert np.flatnonzero(found.own_p_value < 0.05).tolist() == [7]
     assert found.own_shift[7] == 60
     assert found.recordings["is_shifted"].sum() == 1
+    assert found.recordings["reason"].isna().all()
 
 
 def test_each_annotator_has_a_lag(study):
@@ -89,6 +90,7 @@ def test_what_cannot_be_aligned_has_a_reason(study, kind):
     assert found.lag is None
     assert np.isnan(found.p_value)
     assert {"noise": "do not predict", "constant": "too few"}[kind] in str(found)
+    assert set(found.recordings["reason"]) == {found.reason}
     assert (found.align(y) == y).all()
 
 

@@ -26,7 +26,8 @@ from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, aud
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
-from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values
+from labeltide.recordings.recordings import open_again
+from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values, write_safe_csv
 from labeltide.tables.files import open_file
 from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
@@ -82,7 +83,7 @@ def apply_decisions(
         Labels without a decision become the suggested one where its probability is at least this.
     align : bool
         Move labels that the audit found late or early to the steps they belong to, in place of all else. Steps that no
-        label reaches have none.
+        label reaches have none. Of an audit of recordings, the labelled spans are written with their onsets moved.
 
     Examples
     --------
@@ -96,6 +97,8 @@ def apply_decisions(
     if above is not None:
         _validation.check_number("above", above, MIN_ABOVE, 1)
     audit = open_results(folder).audit
+    if audit.get("recordings") and align:
+        return _align_spans(folder, out, audit["recordings"])
     if audit.get("recordings"):
         raise ValueError(
             f"Decisions are applied to tables, but the audit in {str(folder)!r} was of recordings. Export the "
@@ -187,12 +190,41 @@ def _corrections(
     return corrections, {**counts, "changed_by_model": len(by_model), "disputed": len(disputed)}
 
 
+def _align_spans(folder: Path, out: Path, described: Mapping[str, Any]) -> AppliedDecisions:
+    """Write the labelled spans of recordings, each at its time; parts before the beginning of a recording are cut."""
+    lines = _shifted_lines(folder, ["sequence", "annotator", "shift"]).to_pylist()
+    shift = {(line["sequence"], line["annotator"]): line["shift"] * float(described["epoch"]) for line in lines}
+    spans = []
+    for recording in open_again(described):
+        for who, own in recording.spans.items():
+            late = shift.get((recording.name, who), shift.get((recording.name, None), 0.0))
+            onset = own["onset"].to_numpy() - late
+            cut = np.minimum(np.maximum(-onset, 0), own["duration"].to_numpy())
+            columns = {"recording": [recording.name] * len(own), "annotator": [who] * len(own), "onset": onset + cut}
+            columns |= {"duration": own["duration"].to_numpy() - cut, "label": own["label"]}
+            columns |= {"onset_original": own["onset"], "duration_original": own["duration"]}
+            spans.append(pa.table(columns | {"annotator": pa.array(columns["annotator"], pa.string())}))
+    table = pa.concat_tables(spans)
+    with draft_of(out) as draft:
+        if out.name.lower().endswith(".csv"):
+            write_safe_csv(table, draft)
+        else:
+            parquet.write_table(table, draft)
+    n_moved = pc.sum(pc.not_equal(table["onset"], table["onset_original"])).as_py()
+    return AppliedDecisions(out, len(table), 0, 0, n_moved, 0, ("onset_original", "duration_original"))
+
+
+def _shifted_lines(folder: Path, columns: list[str]) -> pa.Table:
+    lines = read_labels(folder, columns)
+    if not lines["shift"].to_numpy().any():
+        raise ValueError(f"There is nothing to align: the audit in {str(folder)!r} found no late or early labels.")
+    return lines
+
+
 def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int]]:
     """The label of every row that changes where labels are moved by the shifts of an audit."""
-    lines = read_labels(folder, ["row", "sequence", "annotator", "time", "recorded", "shift"])
+    lines = _shifted_lines(folder, ["row", "sequence", "annotator", "time", "recorded", "shift"])
     shifts = lines["shift"].to_numpy().astype(np.int64)
-    if not shifts.any():
-        raise ValueError(f"There is nothing to align: the audit in {str(folder)!r} found no late or early labels.")
     order = [code_values(lines[name])[0] for name in ("sequence", "annotator")]
     keys = (lines["row"].to_numpy(), read_times(lines["time"])[0], *order[::-1])
     rank = np.lexsort(keys)

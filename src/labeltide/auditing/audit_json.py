@@ -116,6 +116,7 @@ _TABLE = {
         {
             "assumed": NUMBER,
             "sentence": TEXT,
+            "step_seconds": Maybe(POSITIVE),
             "curve": {"shift": _curve(1), "fit": _curve(1)},
             "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER}]),
         }
@@ -130,6 +131,7 @@ _FILE = {
     "rate*": POSITIVE,
     "signals*": Maybe(TEXT),
     "labels": Maybe([TEXT]),
+    "annotators": Maybe([Maybe(TEXT)]),
 }
 _AUDIT = {
     "format": COUNT,
@@ -150,7 +152,7 @@ _AUDIT = {
         "clock": _curve(1),
         "curves": Maybe([_NOISE_CURVE]),
     },
-    "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT})},
+    "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT}), "patterns": Maybe([TEXT])},
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
     "recordings": Maybe(

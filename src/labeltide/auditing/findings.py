@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from labeltide import __version__
 from labeltide.auditing import fitting
+from labeltide.auditing.alignment import find_patterns
 from labeltide.auditing.checks import kept_codes
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.fitting import written
@@ -610,9 +611,10 @@ def describe_labels(
     """What was found about single labels, and the lines that timelines show; `judged` is the audit of the sample."""
     table = job.table
     plan = describe_plan(sample, judged, judged.flags_below(flags.threshold))
+    patterns = find_patterns(sample, sample.from_steps(sample.labels), sample.from_steps(judged.probabilities))
     timelines, lines = describe_timelines(job, flags, totals, plan, telling_features(sample, judged))
     described = {
-        "issues": totals.describe_issues(table.sequence_names, table.class_names, judged),
+        "issues": totals.describe_issues(table.sequence_names, table.class_names, judged) | {"patterns": patterns},
         "contested": totals.describe_contested(table.class_names),
         "agreement": describe_agreement(
             sample.from_steps(sample.labels),

@@ -16,6 +16,7 @@ from labeltide import _validation
 from labeltide._display import ShortRepr
 from labeltide._files import to_json
 from labeltide.auditing import fitting
+from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
     check_copies,
@@ -41,9 +42,7 @@ from labeltide.auditing.judging import (
     QUALITY,
     SUPPORT,
     JudgeJob,
-    TableShifts,
     find_flags,
-    find_table_shifts,
     judge_all,
     judge_sample,
     make_scorer,

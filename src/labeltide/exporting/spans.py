@@ -23,7 +23,7 @@ from labeltide.auditing.results import draft_beside, read_labels, restore_interr
 from labeltide.recordings.spans.formats import ADAPTERS
 from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.columns import code_values
-from labeltide.tables.words import words
+from labeltide.tables.times import seconds_of_unit
 
 WHAT = ("issues", "corrected", "both")
 WHOLE = {"labelstudio": "tasks.json", "boris": "project.boris"}  # one file for all recordings
@@ -197,13 +197,6 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
 
 COLUMNS = ["row", "sequence", "time", "annotator", "recorded", "suggested", "corrected", "is_issue"]
 CHANCES = ["probability_right", "suggested_probability"]
-UNITS = {  # seconds of a unit, and the words for it in the name of a column
-    0.001: {"ms", "msec", "millisecond", "milliseconds", "millis"},
-    1.0: {"s", "sec", "secs", "second", "seconds"},
-    60.0: {"min", "mins", "minute", "minutes"},
-    3600.0: {"h", "hr", "hrs", "hour", "hours"},
-    86400.0: {"d", "day", "days"},
-}
 ARROW = " -> "  # between the recorded and the suggested label of an issue
 TOUCHING = 1e-3  # of a step, between two rows that follow each other
 
@@ -306,12 +299,9 @@ def _rows_of_table(
         said = "The table has no times, so its rows count as seconds from the first of each sequence."
         return onset, np.ones(len(row)), places, (said,)
     moments, dated = read_times(lines["time"])
-    messages: tuple[str, ...] = ()
-    if not dated:
-        named = [seconds for seconds, units in UNITS.items() if set(words(name)) & units] if unit is None else [unit]
-        moments = moments * (named[0] if len(named) == 1 else 1.0)
-        if len(named) != 1:
-            messages = (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
+    unit = seconds_of_unit(name, dated) if unit is None or dated else unit
+    moments = moments * (unit or 1.0)
+    messages = () if unit else (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
     sequence, names = code_values(lines["sequence"])
     order = np.lexsort((moments, sequence))
     steps = np.diff(moments[order])

@@ -119,13 +119,15 @@ class Shifts(ShortRepr):
 
     @property
     def recordings(self) -> Any:
-        """A frame with one line per sequence."""
+        """A frame with one line per sequence; `reason` says why a shift cannot be estimated."""
         return self.to_frame()
 
     def to_frame(self, kind: str = "pandas") -> Any:
         columns = {"sequence": np.arange(len(self.own_shift)), "shift": self.own_shift, "best_shift": self.own_best}
         columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
-        return as_frame(columns, kind)
+        reason = self.reason or "there are too few changes of label or steps."
+        reasons = [reason if p != p else None for p in self.own_p_value.tolist()]
+        return as_frame({**columns, "reason": np.array(reasons, object)}, kind)
 
     @property
     def assumed(self) -> np.ndarray:
@@ -170,9 +172,11 @@ class Shifts(ShortRepr):
         text = f"No shift of all labels was found (best {self.lag}, {certainty})."
         if self.is_shifted:
             text = f"Labels are {'late' if self.lag >= 0 else 'early'} by {abs(self.lag)} steps ({certainty})."
-            text += f" The delay varies by about {self.spread:.1f} steps." if self.spread >= 0.5 else ""
+            varies = f" Single changes of label differ from that by about {self.spread:.1f} steps, in part by chance."
+            text += varies if self.spread >= 0.5 else ""
         own = int((self.own_p_value < RECORDING_LEVEL).sum())
-        return text + (f" {own} of {len(self.own_shift)} sequences have a shift of their own." if own else "")
+        verb = "has a shift of its own" if own == 1 else "have shifts of their own"
+        return text + (f" {own} of {len(self.own_shift)} sequences {verb}." if own else "")
 
     def _repr_html_(self) -> str:
         shifted = np.flatnonzero(self.own_p_value < RECORDING_LEVEL)[:10]
@@ -304,12 +308,11 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
     A label at step i meets the value at step i - d, so that positive shifts are late labels.
     """
     size = next_fast_len(len(values) + limit, real=True)
-    spectrum = np.conj(rfft(values, size, axis=0))
-    found = np.zeros((n_classes, values.shape[1], 2 * limit + 1))
+    spectrum = np.conj(rfft(values.T.astype(np.float32), size))  # (columns, frequencies), half the time of float64
+    found = np.zeros((n_classes, values.shape[1], 2 * limit + 1), np.float32)
     for label in np.unique(unit.labels[unit.labels >= 0]).tolist():
-        ones = rfft((unit.labels == label).astype(np.float64), size)[:, None]
-        products = irfft(spectrum * ones, size, axis=0)
-        found[label] = np.concatenate([products[-limit:], products[: limit + 1]]).T
+        products = irfft(spectrum * rfft((unit.labels == label).astype(np.float32), size), size)
+        found[label, :, :limit], found[label, :, limit:] = products[:, -limit:], products[:, : limit + 1]
     return found
 
 

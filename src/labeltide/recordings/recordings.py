@@ -177,6 +177,7 @@ def read_epochs(
             "recording": recording.name,
             "signals": str(recording.path),
             "labels": [str(path) for path, _ in recording.labels if path is not None],
+            "annotators": [who for path, who in recording.labels if path is not None],
             "first_row": row,
             "rows": grid.count,
             "start": grid.start,
@@ -296,7 +297,7 @@ class Recording:
 
 
 def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Recording]:
-    """All recordings of a file, a folder, a manifest or a Raw of MNE; where labelled, with at least one span.
+    """All recordings of a file, a folder, a manifest, a list or a Raw of MNE; where labelled, with at least one span.
 
     Spans are matched by the name of the recording. Those that belong to none are counted and reported.
     """
@@ -313,7 +314,8 @@ def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Rec
         own: list[tuple[Path | None, str | None]] = [(path, None) for path in paths]
         opened = [[Recording(name, Path(name), own or [(None, None)], from_raw(source, recording=name))]]
     else:
-        opened = [_open_signals(files) for files in find_files(Path(source), paths)]
+        found = source if isinstance(source, list) else find_files(Path(source), paths)
+        opened = [_open_signals(files) for files in found]
     recordings = [recording for part in opened for recording in part]
     given = labels if isinstance(labels, pa.Table) else None
     n_spans: dict[tuple[Path | None, str | None], int] = {}  # by file of labels and name of a recording in it
@@ -360,6 +362,18 @@ def open_recordings(source: Any, labels: Any, labelled: bool = True) -> list[Rec
         which = f": {quoted(names, SHOWN)}" if names else ", because they name none"
         messages.append(f"{n_left:,} span{'s' if n_left > 1 else ''} of recordings without signals left out{which}.")
     return recordings
+
+
+def open_again(described: Mapping[str, Any]) -> list[Recording]:
+    """The recordings of an audit, whose files are listed in the part `recordings` of audit.json."""
+    files = {file["signals"]: file for file in described["files"]}  # a table of signals can hold several recordings
+    found = []
+    for signals, file in files.items():
+        if not signals or not Path(signals).is_file():
+            raise ValueError(f"The signals of {file['recording']!r} are no longer at {signals!r}. Move them back.")
+        labels = zip(map(Path, file.get("labels") or ()), file.get("annotators") or (), strict=False)
+        found.append(Recording(file["recording"], Path(signals), list(labels) or [(None, None)]))
+    return open_recordings(found, None)
 
 
 def _match(

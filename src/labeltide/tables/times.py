@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide.tables.columns import Steps, is_number, is_text
-from labeltide.tables.words import quoted
+from labeltide.tables.words import quoted, words
 
 DAY = 86_400_000_000  # microseconds
 UNITS = {"days": 86_400.0, "h": 3600.0, "min": 60.0, "s": 1.0}  # of time, longest first
@@ -171,6 +171,21 @@ def written_length(usual: float, dated: bool) -> str:
         return f"{usual:g}"
     unit = next((name for name, seconds in UNITS.items() if usual >= seconds), "s")
     return f"{usual / UNITS[unit]:g} {unit}"
+
+
+SECONDS = {  # of a unit, and the words for it in the name of a column; onsets are in seconds, as in BIDS
+    0.001: {"ms", "msec", "millisecond", "milliseconds", "millis"},
+    1.0: {"s", "sec", "secs", "second", "seconds", "onset"},
+    60.0: {"min", "mins", "minute", "minutes"},
+    3600.0: {"h", "hr", "hrs", "hour", "hours"},
+    86400.0: {"d", "day", "days"},
+}
+
+
+def seconds_of_unit(name: str, dated: bool) -> float | None:
+    """Seconds of one unit of the times in a column, None where its name does not tell."""
+    named = [seconds for seconds, units in SECONDS.items() if set(words(name)) & units]
+    return 1.0 if dated else named[0] if len(named) == 1 else None
 
 
 # Moments as people write them: day or month first, AM and PM, and offsets from UTC.

@@ -31,6 +31,7 @@ from labeltide.auditing.page.format import (
 )
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, SURE, conclude
 from labeltide.tables.tidy import LEFT_OUT
+from labeltide.tables.times import written_length
 
 LARGE_PART = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
@@ -109,9 +110,16 @@ def timing_words(audit: Mapping[str, Any]) -> str:
     """The labels are late by 4 steps."""
     shifts = timing(audit)
     steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
-    common = f"the labels are {'late' if steps > 0 else 'early'} by {count(abs(steps), 'step')}" if steps else ""
-    single = f"{count(own, 'sequence')} {'has' if own == 1 else 'have'} shifted labels" if own else ""
+    common = f"the labels are {shift_words(steps, shifts)}" if steps else ""
+    single = f"the labels of {count(own, 'sequence')} are shifted by themselves" if own else ""
     return join_words([words for words in (common, single) if words])
+
+
+def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
+    """Late by 5 steps (2.5 min); without a time where the unit of the table's times is not known."""
+    seconds = number(shifts.get("step_seconds"))
+    time = f" ({written_length(abs(steps) * seconds, True)})" if is_known(seconds) else ""
+    return f"{'late' if steps > 0 else 'early'} by {count(abs(steps), 'step')}{time}"
 
 
 def _timing(audit: Mapping[str, Any]) -> list[Card]:

@@ -1,0 +1,187 @@
+"""Late and early labels of a table: found before windows are cut, moved to the signals, and described."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import stats
+
+from labeltide.auditing.page.payload import read_times
+from labeltide.auditing.reading import AuditInput
+from labeltide.inference.conclusion import Diagnostic
+from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts
+from labeltide.tables.times import seconds_of_unit, written_length
+from labeltide.tables.words import quoted
+
+MAX_STEPS = 400_000  # by hand: of the sequences that are searched; the others get the lag of these
+MAX_CURVE = 121  # points of the curve that the page draws
+MAX_LISTED = 50  # recordings with a shift of their own in audit.json
+CONTRADICTED = 0.1  # by hand: probability below which a label makes its stretch count
+PATTERN_LEVEL = 0.01  # of the tests of all patterns together
+TIMED_STEPS = 1000  # whose times give the usual seconds between steps
+LONGEST_STEP = 180.0  # seconds, so that at most one shift in twenty is a whole number of hours by chance
+
+
+class TableShifts(NamedTuple):
+    """The shifts that an audit assumes, and what audit.json says of them."""
+
+    common: np.ndarray  # int64 (annotators,), of sequences that are not named below
+    own: dict[str, np.ndarray]  # of sequences, (annotators,)
+    described: dict[str, Any]
+
+    def apply(self, table: AuditInput) -> AuditInput:
+        """The table with its labels moved; the same where none is shifted."""
+        if not self.own and not self.common.any():
+            return table
+        return table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
+
+    def check(self) -> tuple[Diagnostic, ...]:
+        """A warning where labels are late or early, but by no common number of steps."""
+        if not self.described["varies"]:
+            return ()
+        sentence = f"{self.described['sentence']} Labels were left where they are."
+        return (Diagnostic("delay", True, sentence, "Check how changes of class were recorded."),)
+
+
+def find_table_shifts(table: AuditInput) -> TableShifts:
+    """Search the sequences of a table for labels that are late or early."""
+    features, labels = table.from_steps(table.features), table.from_steps(table.labels)
+    bounds = np.searchsorted(table.sequence_of_step, np.arange(1, len(table.sequence_names)))
+    rows, codes = np.split(features, bounds), np.split(labels, bounds)
+    searched = np.random.default_rng(0).permutation(len(rows))
+    searched = np.sort(searched[: max(1, int((np.cumsum([len(rows[i]) for i in searched]) <= MAX_STEPS).sum()))])
+    found = search_shifts([rows[i] for i in searched], [codes[i] for i in searched], np.arange(len(searched)))
+    shift = np.stack([each.assumed for each in found.annotators or (found,)], axis=1)  # (searched, annotators)
+    common = np.median(shift, axis=0).astype(np.int64)
+    names = [table.sequence_names[i] for i in searched]
+    seconds = _step_seconds(table)
+    described = _describe(found, names, seconds)
+    if found.annotators:
+        people = table.annotator_names or ()
+        described["annotators"] = {
+            name: _describe(each, names, seconds) for name, each in zip(people, found.annotators, strict=True)
+        }
+    own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
+    return TableShifts(common, own, described)
+
+
+def _step_seconds(table: AuditInput) -> float | None:
+    """The usual seconds between steps; None where the unit of the times is not known."""
+    name = table.columns.get("time")
+    if name is None:
+        return None
+    rows = table.line_row[table.first_lines()[:TIMED_STEPS]]
+    times, dated = read_times(pa.chunked_array([table.times.take(pa.array(rows)).cast(pa.string())]))
+    steps, unit = np.diff(times), seconds_of_unit(name, dated)
+    return float(np.median(steps[steps > 0])) * unit if unit and (steps > 0).any() else None
+
+
+def _say_hours(steps: np.ndarray, seconds: float | None) -> str:
+    """What shifts by whole hours suggest; empty for other shifts, and where steps are so long that many are whole."""
+    hours = np.abs(steps) * (seconds or 0.0) / 3600
+    whole = hours[(hours > 0.5) & (np.abs(hours - hours.round()) * 3600 <= (seconds or 0.0) / 2)].round()
+    if not seconds or seconds > LONGEST_STEP or not len(whole):
+        return ""
+    days = whole % 24 == 0
+    cause = "dates" if days.all() else "time zones and daylight saving time" + " as well as dates" * bool(days.any())
+    amounts = [written_length(3600 * each, True) for each in np.unique(whole).tolist()]
+    return f" Shifts by whole hours ({', '.join(amounts[:3])}) suggest a wrong clock: check {cause}."
+
+
+def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[str, Any]:
+    own = np.flatnonzero(found.own_p_value < RECORDING_LEVEL)
+    own = own[np.argsort(found.own_p_value[own], kind="stable")][:MAX_LISTED]
+    near = np.abs(found.shifts - (found.lag or 0)) <= MAX_CURVE // 2
+    return {
+        "lag": found.lag,
+        "interval": found.interval,
+        "p_value": found.p_value,
+        "spread": found.spread,
+        "reason": found.reason,
+        "is_shifted": found.is_shifted,
+        "varies": found.varies,
+        "assumed": int(np.median(found.assumed)),
+        "sentence": str(found) + _say_hours(np.unique(found.assumed), seconds),
+        "step_seconds": seconds,
+        "recordings": [
+            {"sequence": names[i], "shift": int(found.own_shift[i]), "p_value": float(found.own_p_value[i])}
+            for i in own
+        ],
+        "curve": {"shift": found.shifts[near].tolist(), "fit": found.fit[near].round(6).tolist()},
+    }
+
+
+def find_patterns(table: AuditInput, recorded: np.ndarray, posterior: np.ndarray) -> list[str]:
+    """Sentences on one-sided errors: on one side of events, at midnight, or at the ends of sequences.
+
+    Stretches in which signals contradict the labels are compared with chance. Errors at random follow an event, a run
+    of the rarer label, as often as they precede one (sign test). They begin or end at midnight, and at the first or
+    last step of a sequence, as often as any runs of their length (binomial test).
+
+    Parameters
+    ----------
+    recorded : codes of labels, (all steps, annotators)
+    posterior : probabilities of the true labels, (all steps, classes)
+    """
+    n_steps, n_classes = len(recorded), len(table.class_names)
+    first = np.r_[True, np.diff(table.sequence_of_step) != 0]
+    last, size = np.append(first[1:], True), np.bincount(table.sequence_of_step)[table.sequence_of_step]
+    midnight = np.append(_is_midnight(table) & ~first, False)
+    at_midnight = 1 - (1 - midnight.sum() / max(1, (~first).sum())) ** 2  # the chance that either end of a run is there
+    counts, suggested = np.bincount(recorded[recorded >= 0], minlength=n_classes), posterior.argmax(1)
+    runs = []
+    for labels in recorded.T.astype(np.int64):
+        is_sure = posterior[np.arange(n_steps), labels] < CONTRADICTED
+        errors = np.where((labels >= 0) & (labels != suggested), labels * n_classes + suggested, -1)
+        starts = np.flatnonzero(first | (np.diff(errors, prepend=-1) != 0))
+        kept = (errors[starts] >= 0) & (np.add.reduceat(is_sure.astype(np.int64), starts) > 0)
+        start, end = starts[kept], np.append(starts[1:], n_steps)[kept]
+        wrong, right, length = labels[start], suggested[start], end - start
+        follows = ~first[start] & (labels[start - 1] == right)
+        precedes = ~last[end - 1] & (labels[np.minimum(end, n_steps - 1)] == right)
+        since = np.maximum.accumulate(np.where(first | (np.diff(labels, prepend=-2) != 0), np.arange(n_steps), 0))
+        labelled = start - since[start - 1]  # steps of the event that the run follows
+        is_short = counts[right] < counts[wrong]
+        beside = follows & ~precedes, precedes & ~follows, labelled / (labelled + length)
+        touching = midnight[start] | midnight[end], first[start] | last[end - 1]
+        chance = np.minimum(1, 2 / (size[start] - length + 1))
+        runs.append(np.stack([np.where(is_short, right, wrong), is_short, *beside, *touching, chance], axis=1))
+    event, short, after, before, covered, is_cut, is_outer, outer_chance = np.concatenate(runs).T
+    kinds = np.unique(np.stack([event, short], axis=1), axis=0)
+    level = PATTERN_LEVEL / (len(kinds) + 2)
+    found, touches = [], np.zeros(len(event), bool)
+    for touching, chance, where in (
+        (is_cut, at_midnight, "begin or end at midnight"),
+        (is_outer, outer_chance.mean() if len(event) else 0.0, "lie at the beginning or end of a sequence"),
+    ):
+        n = int(touching.sum())
+        if n and stats.binomtest(n, len(event), min(1.0, float(chance)), "greater").pvalue <= level:
+            found.append(f"{n} of {len(event)} stretches that the signals contradict {where} ({chance:.0%} by chance).")
+            touches |= touching > 0
+    of_event: dict[int, list[str]] = {}  # where labels were moved, a common lag explains two of them
+    for code, is_short in kinds:
+        own = (event == code) & (short == is_short) & ~touches
+        n_after, n_before = int(after[own].sum()), int(before[own].sum())
+        n, is_after = n_after + n_before, n_after > n_before
+        if n and stats.binomtest(n_after, n).pvalue <= level:
+            how = {(1, 1): "end too early", (1, 0): "begin too late", (0, 1): "begin too early", (0, 0): "end too late"}
+            what = f"Labels of {quoted([table.class_names[int(code)]])} seem to {how[int(is_short), int(is_after)]}"
+            share = np.median(covered[own & (after > 0)]) if is_short and is_after else 1.0
+            part = f" About {share:.0%} of such an event, its beginning, is labelled." if share < 0.5 else ""
+            sides = (
+                f"the signals contradict {max(n_after, n_before)} there and {min(n_after, n_before)} at the other end"
+            )
+            of_event.setdefault(int(code), []).append(f"{what}: {sides}.{part}")
+    return found + [text for texts in of_event.values() if table.moved is None or len(texts) == 1 for text in texts]
+
+
+def _is_midnight(table: AuditInput) -> np.ndarray:
+    """Which steps are the first of a day, by the dates of their times; none where times are numbers."""
+    times = table.times.take(pa.array(table.line_row[table.first_lines()]))
+    if not pc.match_substring_regex(times.dictionary, r"^\d{4}-\d\d-\d\d[ T]").to_numpy(zero_copy_only=False).any():
+        return np.zeros(len(times), bool)
+    dates = pc.utf8_slice_codeunits(times.dictionary, 0, 10).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return np.diff(dates[times.indices.to_numpy(zero_copy_only=False)], prepend=-1) != 0
