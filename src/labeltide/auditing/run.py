@@ -60,6 +60,7 @@ from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
 from labeltide.inference.audit import flag_bound
+from labeltide.inference.checks import doubtful_classes
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
@@ -381,9 +382,10 @@ def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline:
         with torch_on_one_thread():
             scorer = make_scorer(coded, sample, options.device)
             judged = judge_sample(scorer, sample, options.fdr, false_alarms)
-        may_name = np.full(len(sample.class_names), bool(conclusion["names_labels"]))
-        may_name &= ~unreliable_classes(planted) if planted else True
-        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name[sample.fit_labels.clip(0)])
+        doubtful, n_classes = doubtful_classes(estimator.training_), len(sample.class_names)
+        may_name = np.full((n_classes, n_classes), bool(conclusion["names_labels"])) & ~doubtful & ~doubtful[:, None]
+        may_name &= ~unreliable_classes(planted)[:, None] if planted else True
+        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
         shares = judged.probabilities[judged.mask].mean(0)
         job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
         judge_all(job, lambda done: stages.rows(done, whole.n_rows))

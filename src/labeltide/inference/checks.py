@@ -369,7 +369,7 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
     of_class = counts.sum(1)
     right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
-    doubtful = right < MIN_RIGHT
+    doubtful = doubtful_classes(training, expected)
     worst = int(np.where(share > 0, right, 1.0).argmin())
     others = counts / of_class[:, None].clip(1e-9) * share[:, None]
     np.fill_diagonal(others, -1.0)
@@ -377,9 +377,22 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     edge = share[doubtful].sum() > MAX_DOUBTFUL or exchanged > MAX_EXCHANGED
     bad = bool(edge) and not is_trusted(training.data)
     summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
-    sound = f"{summary}, the least of all classes."
     doubt = f"{summary}. Nothing is known unless each class is right more often than not, and this is at its edge."
+    if not bad and doubtful.any():
+        names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
+        sentence = f"{summary}. Its name is in doubt: labels recorded as or suggested to be {names} are not listed."
+        return Diagnostic("mostly_right", True, sentence, f"Give some trusted labels of {names}.")
+    sound = f"{summary}, the least of all classes."
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
+
+
+def doubtful_classes(training: TrainingEvidence, expected: Expected | None = None) -> np.ndarray:
+    """True classes whose names are in doubt, as they are hardly recorded as such more often than not: (classes,)."""
+    if expected is None:
+        expected = expect(training.data, same_data(torch.ones(1, training.data.labels.shape[1])), training.parameters)
+    counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
+    few = (counts.sum(1) > 0) & (np.diagonal(counts) < MIN_RIGHT * counts.sum(1))
+    return few & (not is_trusted(training.data))
 
 
 def check_confounding(training: TrainingEvidence) -> Diagnostic:

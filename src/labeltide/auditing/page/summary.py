@@ -30,6 +30,7 @@ from labeltide.auditing.page.format import (
 from labeltide.auditing.page.verdict import (
     again_words,
     check_title,
+    identified,
     is_noisy,
     is_temporal,
     size,
@@ -72,7 +73,9 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
     if untold(audit):
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
-    much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
+    least = identified(audit)
+    about = f"about {percent(rate)}" if least is None else f"between {percent(least)} and {percent(rate)}"
+    much = f"{about}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
     named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
     return f"{much}; {named}"
 

@@ -38,6 +38,7 @@ NEITHER_KNOWN = "This cannot be answered as long as the share of wrong labels is
 NOTHING_NAMED = "No label is named or corrected."
 PLAN_LINK = ("plan", "The most informative stretches")
 EXTREMES = ("worst_at", "worst_rate", "best_at", "best_rate")
+MIN_UNCLEAR, MIN_UNCLEAR_PART = 0.005, 0.1  # by hand: of labels, and of wrong ones, from which a range is stated
 MIN_SHOWN = 0.0005  # a smaller share would be shown as 0.0 %
 
 
@@ -132,7 +133,9 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
         return f"The share of wrong labels cannot be estimated from these data. {reason}."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
-    much, views = f"About {_in_hundred(rate)} recorded labels are probably wrong", clock_views(audit)
+    least, views = identified(audit), clock_views(audit)
+    from_ = "About" if least is None else f"Between {100 * least:.0f} and"
+    much = f"{from_} {_in_hundred(rate)} recorded labels are probably wrong"
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
         return f"{much}. Whether the error rate changes {' or '.join(view.clock.over for view in views)} is not clear."
@@ -143,6 +146,12 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
     return f"{much}. The error rate changes {join_words(said)}.{end}"
+
+
+def identified(audit: Mapping[str, Any]) -> float | None:
+    """The share of labels that are identified as wrong, where it is clearly less than the estimate; else None."""
+    rate, unclear = read_numbers(audit["noise"], "rate", "rate_unclear")
+    return rate - unclear if is_known(rate, unclear) and unclear > max(MIN_UNCLEAR, MIN_UNCLEAR_PART * rate) else None
 
 
 def _in_hundred(rate: float) -> str:
@@ -173,15 +182,34 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
         named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
-        in_runs = (issues.get("by_kind") or {}).get("run") or 0
-        if in_runs:
+        in_runs, alone = read_numbers(issues.get("by_kind") or {}, "run", "isolated")
+        if in_runs > 0:
             lie = "lies in a run" if in_runs == 1 else "lie in runs"
             named += (
-                f" {in_runs:,} of the {issues['count']:,} listed labels {lie} of three or more steps in which labels "
-                "and signals disagree: either may be at fault. Such labels are listed but not corrected."
+                f" {in_runs:,.0f} of the {issues['count']:,} listed labels {lie} of three or more steps in which "
+                "labels and signals disagree: either may be at fault. Such labels are listed but not corrected."
             )
+        if alone > 0:
+            named += f" {assumption(audit)} Check some of them: nothing but a review can tell."
+    least = identified(audit)
+    answer = f"About {percent(rate)}" if least is None else f"Between {percent(least)} and {percent(rate)}"
+    if least is not None:
+        about += (
+            f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
+            "name is in doubt. Either may be at fault, so the range begins without them."
+        )
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
-    return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
+    return Card(question, answer, detail, ("issues", "The labels to check"))
+
+
+def assumption(audit: Mapping[str, Any]) -> str:
+    """What the answer rests on: no data of labels and signals alone can show that it holds."""
+    upper = number(audit["noise"].get("rate_upper"))
+    share = f"; the share is then 0 to {percent(upper)}" if is_known(upper) else ""
+    return (
+        "Single labels that stand alone are taken as wrong. Brief true events that the signals do not show look the "
+        f"same{share}."
+    )
 
 
 def _worst_class(audit: Mapping[str, Any]) -> str:
