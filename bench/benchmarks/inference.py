@@ -148,7 +148,7 @@ def checks() -> Iterator[dict[str, Any]]:
         "class_balance": (SETTINGS["persistence"], {"shares": np.stack([rising, 1 - rising], 1)}),
         "drift": ({"stay": None, "sharpness": 3.0}, {"sharpness_at": lambda clock: 1 - 0.8 * clock}),
         "few_labels": (confident, {"shares": np.stack([rare, 1 - rare], 1)}),
-        "members": (confident, {}),
+        "recordings": (confident, {}),
     }
     for number, (case, (setting, more)) in enumerate(cases.items()):
         silent = case in ("", "none, confident")
@@ -158,7 +158,7 @@ def checks() -> Iterator[dict[str, Any]]:
             for study in batches(count):
                 part = replace(data, labels=data.labels[study], evidence=data.evidence[study])
                 for training, _ in fit_studies(part, choose=False):
-                    evidence = fail_one_network(training) if case == "members" else training
+                    evidence = fail_one_network(training) if case == "recordings" else training
                     warned = [check.name for check in diagnose(evidence, ["a", "b"]) if check.is_warning]
                     yield {"case": "nothing" if silent else case, "shape": shape, "warned": warned}
 

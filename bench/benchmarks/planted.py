@@ -49,6 +49,13 @@ SOURCES = {
     "activities of seniors (HAR70+)": Source(
         "har70plus/means_5s.parquet", "subject", "window", "label_mode", ("label_first", "mode_share")
     ),
+    "sleep stages (Dreem, one scorer, programs as features)": Source(
+        "dod_scorers/dod_hypnograms.parquet",
+        "record",
+        "epoch",
+        "scorer_1",
+        ("dataset", "scorer_2", "scorer_3", "scorer_4", "scorer_5", "in_scored_window"),
+    ),
     "eye movements (Lund 2013, one coder)": Source(
         "lund2013/lund2013_two_coders_500hz.parquet",
         "trial",
@@ -66,6 +73,9 @@ def run(job: tuple[str, float, Path]) -> dict[str, Any]:
     torch.set_num_threads(1)
     source = SOURCES[name]
     table = pd.read_parquet(data / source.file).drop(columns=list(source.left_out)).iloc[:: source.every]
+    table = table[table[source.label] >= 0] if source.label == "scorer_1" else table
+    programs = [name for name in table.columns if name.startswith("auto_")]
+    table = table.astype(dict.fromkeys(programs, str))
     random = np.random.default_rng(0)
     labels = table[source.label].astype(str).to_numpy()
     names = np.unique(labels)
@@ -80,7 +90,11 @@ def run(job: tuple[str, float, Path]) -> dict[str, Any]:
     summary, lines = audit.summary, audit.labels.to_pandas()
     planted = {each["kind"]: each for each in summary["planted"]}
     single = [planted[kind] for kind in SINGLE if kind in planted]
-    named = lines["is_issue"].to_numpy()
+    named, was_replaced = lines["is_issue"].to_numpy(), replaced[lines["row"].to_numpy()]
+    by_class = {
+        str(name): [len(part), round(float(part.mean()), 3)]
+        for name, part in pd.Series(was_replaced[named]).groupby(lines["recorded"].astype(str).to_numpy()[named])
+    }
     return {
         "data": name,
         "replaced": float(replaced.mean()),
@@ -93,7 +107,11 @@ def run(job: tuple[str, float, Path]) -> dict[str, Any]:
         "found": {kind: sum(each["found"]) / max(sum(each["planted"]), 1) for kind, each in planted.items()},
         "recurred": sum(sum(each["named_again"]) for each in single) / max(sum(sum(e["named"]) for e in single), 1),
         "named": int(named.sum()),
-        "named replaced": float(replaced[lines["row"].to_numpy()][named].mean()) if named.any() else None,
+        "named replaced": float(was_replaced[named].mean()) if named.any() else None,
+        "named and replaced by recorded class": by_class,
+        "replaced labels named": float(named[was_replaced].mean()) if was_replaced.any() else None,
+        "unclear": summary["noise"].get("rate_unclear"),
+        "bouts": summary["issues"]["bouts"],
         "by kind": summary["issues"]["by_kind"],
         "warned": [check["name"] for check in summary["diagnostics"] if check["is_warning"]],
         "seconds": time.monotonic() - started,
@@ -135,8 +153,11 @@ def main() -> None:
     with get_context("spawn").Pool(chosen.processes) as pool:
         records = pool.map(run, jobs, chunksize=1)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(record) + "\n" for record in records)
-    (chosen.out / "planted.jsonl").write_text(text)
+    file, done = chosen.out / "planted.jsonl", {record["data"] for record in records}
+    earlier = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    records += [record for record in earlier if record["data"] not in done]
+    records.sort(key=lambda record: (list(SOURCES).index(record["data"]), record["replaced"]))
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
     write_page(records, chosen.out)
 
 

@@ -71,6 +71,17 @@ def check_copies(table: Learned, clusters: np.ndarray) -> tuple[Diagnostic, ...]
     return (Diagnostic("copies", True, sentence, "Check why a recording is there several times.", denies=whole),)
 
 
+def check_circular(read: AuditInput) -> tuple[Diagnostic, ...]:
+    """A warning where a model has corrected labels, which then agree with models."""
+    if not read.by_model:
+        return ()
+    sentence = (
+        f"The model of an earlier audit corrected {read.by_model:,} of these labels. It is circular to conclude from "
+        "this audit that they are right now."
+    )
+    return (Diagnostic("circular", True, sentence, "Review a random sample of labels: labeltide review."),)
+
+
 # A column that tells the recorded labels nearly without error, while all other columns and the labels before and after
 # do not, also tells the wrong ones. Then no label looks wrong, however many are.
 # docs/decisions/016-when-nothing-can-be-told.md

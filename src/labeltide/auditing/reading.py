@@ -15,7 +15,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.tables.columns import Steps
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
-from labeltide.tables.intake import OpenTable, load_table, open_table
+from labeltide.tables.intake import OpenTable, load_columns, load_table, open_table
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
 from labeltide.tables.tidy import (
@@ -58,6 +58,7 @@ class AuditSteps:
     said: tuple[str, ...] = ()
     overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
+    by_model: int = 0
 
     def cut(self, window: int | None = None) -> AuditInput:
         """Cut windows; None chooses their length from the data."""
@@ -108,6 +109,7 @@ class AuditSteps:
             said=self.said,
             overview=self.overview,
             decisions=self.decisions,
+            by_model=self.by_model,
         )
 
 
@@ -175,7 +177,15 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
         features = position_feature(rows.steps)
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
-    return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
+    read = (rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
+    return AuditSteps(*read, by_model=_count_by_model(table, columns.label))
+
+
+def _count_by_model(table: OpenTable, labels: Sequence[str]) -> int:
+    """How many labels `labeltide apply` took from the model of an audit, by the authors that it wrote."""
+    names = [name for name in (f"{label}_author" for label in labels) if name in table.names]
+    authors = [author for column in load_columns(table, names).values() for author in column.to_list()] if names else []
+    return sum(str(author).startswith("labeltide ") for author in authors)
 
 
 def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:
@@ -286,6 +296,7 @@ class AuditInput(ShortRepr):
     said: tuple[str, ...]
     overview: tuple[ColumnOverview, ...] = ()  # type, missing values, levels and role of every column of the table
     decisions: dict[str, Any] | None = None  # how many labels reviewers settled, used and left out
+    by_model: int = 0  # labels that were corrected by the model of an earlier audit
     all_steps: int | None = None  # of the whole table, where these windows were drawn from a larger one
     moved: np.ndarray | None = None  # labels at the steps whose signals they belong to, where late or early
     shift: np.ndarray | None = None  # int64 (sequences, annotators), how late labels were taken to be

@@ -20,6 +20,7 @@ from labeltide.auditing import fitting
 from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
+    check_circular,
     check_copies,
     check_leaks,
     check_shared_classes,
@@ -365,7 +366,11 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
     """
     check_shared_classes(read)
     clusters = clusters_of_copies(learned)
-    return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed))
+    return clusters, (
+        *check_copies(learned, clusters),
+        *check_leaks(read, options.seed),
+        *check_circular(read),
+    )
 
 
 def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:

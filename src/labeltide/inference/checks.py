@@ -12,17 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import binom, f_oneway, norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
 from labeltide.chain.data import ChainData, Expected, Members, TrainingEvidence, same_data
-from labeltide.chain.em import POOLING
-from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import expect, predictive_log_likelihood
-from labeltide.data.clusters import deal_units
 from labeltide.inference.annotators import cohen_kappas
-from labeltide.inference.bands import logit
-from labeltide.inference.bootstrap import pool, refit, simulate_members
+from labeltide.inference.bootstrap import simulate_members
 from labeltide.inference.conclusion import Diagnostic
 
 MIN_PERSISTENCE = 0.1  # by hand: kappa of consecutive labels under which they do not persist
@@ -36,9 +32,6 @@ MAX_BALANCE_CHANGE = 0.15  # of the share of a class over the clock
 MAX_LOG_ODDS = 20.0  # margins are cut off here
 MAX_MARGIN_CHANGE = 0.5  # of margins over the clock, in standard deviations
 CHANCE_Z = 3.5  # z score up to which a change over the clock may be chance
-FOLD_PARTS = 4
-FOLD_P_VALUE, MAX_FOLD_CHANGE = 0.001, 0.1  # of the F test between folds, and of error rates between them
-MAX_FOLD_RANGE = 0.25  # by hand: of error rates between folds, whatever the F test says
 DEPENDENCE_DRAWS, DEPENDENCE_Z = 20, 2.5  # by hand: parametric bootstrap samples, and standard deviations among them
 
 
@@ -67,7 +60,6 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
         check_balance(training, true, class_names),
         check_drift(training),
         check_few_labels(data, true, class_names),
-        check_folds(training),
         *check_independence(training),
     )
 
@@ -202,43 +194,6 @@ def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) 
     doubt = f"True {class_names[index]!r} has {amount} at {_span(shown[part])}."
     advice = "Read that part of its curve only together with its band."
     return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
-
-
-def check_folds(training: TrainingEvidence) -> Diagnostic:
-    """Do the networks of the folds agree on the error rate? One-way analysis of variance (F test, Fisher 1925).
-
-    Each fold is cut into parts, of whole clusters, whose error rates show how much chance explains.
-    """
-    folds, clusters = training.folds[0].numpy(), _clusters(training)
-    part, counts = np.empty(len(folds), dtype=np.int64), list[int]()  # of each row; parts of each fold
-    for fold in np.unique(folds):
-        rows = np.flatnonzero(folds == fold)
-        if clusters is None:
-            of_rows = np.arange(len(rows)) % FOLD_PARTS
-        else:
-            of_rows = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
-        part[rows] = sum(counts) + of_rows
-        counts.append(int(of_rows.max()) + 1)
-    # The error rate of each part, from a constant Q fitted to it.
-    data, members = training.data, same_data(torch.from_numpy(part == np.arange(sum(counts))[:, None]).float())
-    static = pool(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
-    fitted = refit(data, members, [static] * sum(counts), training.parameters).parameters
-    labels = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
-    wrong = 1 - np.trace(labels, axis1=1, axis2=2) / labels.sum((1, 2)).clip(1e-12)
-    rates = np.split(wrong, np.cumsum(counts)[:-1])
-    fold_rates = np.array([of_fold.mean() for of_fold in rates])
-    summary = f"from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % of labels wrong"
-    if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
-        sentence = f"The networks of the folds are far apart: {summary}."
-        return Diagnostic("members", True, sentence, "The share rests on too little. Give more sequences or labels.")
-    if max(counts) == 1:
-        sentence = f"Every fold holds one person or recording, and its network may differ for that alone: {summary}."
-        return Diagnostic("members", False, sentence)
-    p_value = float(f_oneway(*map(logit, rates)).pvalue) if len(counts) > 1 else 1.0
-    bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
-    sound = f"The networks of all folds agree: {summary}."
-    doubt = f"The networks of the folds disagree beyond chance: {summary}."
-    return _judge("members", bad, sound, doubt, "Fit again with another random_state, more epochs or more sequences.")
 
 
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:

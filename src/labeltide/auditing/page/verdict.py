@@ -70,6 +70,7 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
     caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with caution." if warnings else ""
     headline, late = _share_headline(audit), timing_words(audit)
+    headline = " ".join([headline, *(each["sentence"] for each in warnings if each["name"] == "circular")])
     if late:  # labels at the wrong time come first
         headline = f"Apart from that, {headline[0].lower()}{headline[1:]}"
         headline = f"{late[0].upper()}{late[1:]} against the signals. {headline}"
@@ -397,6 +398,7 @@ CHECKS = {  # title and meaning of a diagnostic by a part of its name
         "Clock and class",
         "If each class occurs at its own times, effects of features and of time cannot be separated.",
     ),
+    "circular": ("Corrected by a model", "Labels that a model has corrected agree with models, right or wrong."),
     "copies": ("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
     "leak": ("Leaking column", "A column derived from the labels repeats their mistakes."),
     "drift": ("Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."),
@@ -405,10 +407,6 @@ CHECKS = {  # title and meaning of a diagnostic by a part of its name
         "If classes are more common at some times, this may look like a change in the mistakes.",
     ),
     "few": ("Labels per class", "Where a class has few labels, its curve is uncertain and the band is wide."),
-    "members": (
-        "Repeatability",
-        "The data were fitted several times; if the fits disagree, repeating the audit would give different results.",
-    ),
     "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
 }
 
