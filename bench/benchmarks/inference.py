@@ -138,7 +138,7 @@ def annotators() -> Iterator[dict[str, Any]]:
 
 def checks() -> Iterator[dict[str, Any]]:
     """Must 7: does each check speak up where it should, and only there?"""
-    rising, rare = np.linspace(0.2, 0.8, STEPS), np.where(np.arange(STEPS) < STEPS // 5, 0.01, 0.5)
+    rising = np.linspace(0.2, 0.8, STEPS)
     confident = {"stay": None, "sharpness": 4.0}
     cases: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "": (SETTINGS["persistence"], {}),
@@ -147,7 +147,6 @@ def checks() -> Iterator[dict[str, Any]]:
         "bursts": ({"stay": 0.95, "sharpness": 3.0, "bursts": 0.7}, {}),
         "class_balance": (SETTINGS["persistence"], {"shares": np.stack([rising, 1 - rising], 1)}),
         "drift": ({"stay": None, "sharpness": 3.0}, {"sharpness_at": lambda clock: 1 - 0.8 * clock}),
-        "few_labels": (confident, {"shares": np.stack([rare, 1 - rare], 1)}),
         "recordings": (confident, {}),
     }
     for number, (case, (setting, more)) in enumerate(cases.items()):

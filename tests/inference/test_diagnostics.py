@@ -73,12 +73,6 @@ def test_features_that_fade_are_seen():
     assert "drift" in warned(study, sharpness_at=lambda clock: 1 - 0.8 * clock)
 
 
-def test_a_class_that_is_rare_at_some_hours_is_seen():
-    share = np.where(np.arange(STEPS) < 8, 0.01, 0.5)
-    study = SimulatedStudy(MATRICES, n=100, stay=None, sharpness=4.0)
-    assert "few_labels" in warned(study, shares=np.stack([share, 1 - share], 1))
-
-
 def test_a_fold_whose_network_failed_is_seen():
     data = simulate(SimulatedStudy(MATRICES, n=100, stay=None, sharpness=4.0), 1, 0).data
     training, _ = fit_studies(data)[0]

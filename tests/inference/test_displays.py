@@ -123,7 +123,6 @@ def test_plots_draw_on_the_axes_given(consensus):
         lambda ax: noise().plot(ax, classes=[BAD, "b"], true=0),
         lambda ax: audit().plot(2, ax),
         lambda ax: audit(annotators=2).plot(ax=ax, times=np.arange(40) * 30.0),
-        lambda ax: audit().plot_clock(ax),
         lambda ax: audit().plot_reliability(truth, ax),
         lambda ax: consensus.plot(ax, annotators=["Ada", "Ben", "$Cy$"]),
     ):

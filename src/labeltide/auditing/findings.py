@@ -187,6 +187,7 @@ def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -
     return stretches
 
 
+BOUTS = ("class", "recorded", "recorded_steps", "corrected", "corrected_steps")  # bouts and their steps in all
 CONTESTED_PARTS = 12  # of the clock
 
 
@@ -231,7 +232,7 @@ class Totals:
         n_classes, n_sequences = self.by_class.shape[1], len(part["sequence"].combine_chunks().dictionary)
         corrected, kinds = self.codes[_codes(part, "corrected")][there], _codes(part, "kind")
         doubtful = self.doubtful[classes] | self.doubtful[self.codes[_codes(part, "suggested")][there]]
-        clear = flags & ~doubtful
+        parts = (slice(None), doubtful, flags & ~doubtful, flags & ~doubtful & (kinds[there] == KINDS.index(RUN)))
         order = np.lexsort((part[STEP].to_numpy()[there], people))
         unit = (people * n_sequences + sequence)[order]
         return dict(
@@ -243,19 +244,13 @@ class Totals:
             bouts=np.concatenate([_bouts(each[order], unit, n_classes) for each in (classes, corrected)]),
             corrected=int((corrected != classes).sum()),
             false_alarms=float(quality[flags].sum()),
-            wrong=np.array(
-                [
-                    (1 - quality)[chosen].sum()
-                    for chosen in (slice(None), doubtful, clear, clear & (kinds[there] == KINDS.index(RUN)))
-                ]
-            ),
+            wrong=np.array([(1 - quality)[chosen].sum() for chosen in parts]),
             lines=len(part),
         )
 
     def add(self, part: PartTotals, first_sequence: int) -> None:
         """Add the next part, in the order of the chunks."""
-        names = ("by_class", "by_clock", "by_annotator", "by_kind", "bouts", "corrected", "false_alarms", "wrong")
-        for name in names:
+        for name in part.keys() - {"by_sequence", "lines"}:
             setattr(self, name, getattr(self, name) + part[name])
         of_part = part["by_sequence"]
         self.by_sequence[:, first_sequence : first_sequence + len(of_part[0])] += of_part
@@ -307,16 +302,7 @@ class Totals:
             "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
             "by_kind": dict(zip(KINDS, self.by_kind.tolist(), strict=True)),
-            "bouts": [
-                {
-                    "class": name,
-                    "recorded": int(recorded),
-                    "corrected": int(corrected),
-                    "recorded_steps": recorded_steps / max(int(recorded), 1),
-                    "corrected_steps": corrected_steps / max(int(corrected), 1),
-                }
-                for name, recorded, recorded_steps, corrected, corrected_steps in zip(classes, *self.bouts, strict=True)
-            ],
+            "bouts": [dict(zip(BOUTS, row, strict=True)) for row in zip(classes, *self.bouts.tolist(), strict=True)],
             "by_class": [
                 {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
                 for code, name in enumerate(classes)

@@ -27,7 +27,6 @@ MIN_SUPPORT_LABELS, MIN_SUPPORT_CLUSTERS = 20, 10  # by hand: labels and recordi
 SUPPORT_MARGIN, SUPPORT_P_VALUE = 0.2, 0.01  # by hand: agreement below that of most recordings, and level of the test
 BURSTS_WARNING = 0.1  # share of labels whose draw is kept from the step before
 CLOCK_TENTHS = 10
-MIN_LABELS = 30.0  # of a class in a tenth of the clock; with fewer, bands are wider than 15 points either way
 MAX_BALANCE_CHANGE = 0.15  # of the share of a class over the clock
 MAX_LOG_ODDS = 20.0  # margins are cut off here
 MAX_MARGIN_CHANGE = 0.5  # of margins over the clock, in standard deviations
@@ -59,7 +58,6 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
         check_bursts(training),
         check_balance(training, true, class_names),
         check_drift(training),
-        check_few_labels(data, true, class_names),
         *check_independence(training),
     )
 
@@ -179,21 +177,6 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     doubt = f"{moved}: clearest at {_span(contrast.highest)}, least clear at {_span(contrast.lowest)}."
     advice = "The features may drift with the clock, which can be taken for changing noise. Add the clock to them."
     return _judge("drift", bad, f"{moved}, which is little or chance.", doubt, advice)
-
-
-def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) -> Diagnostic:
-    """Expected labels of each true class in each tenth of the clock: with few, Q is estimated poorly there."""
-    labels = (data.labels[0] >= 0).sum(-1).numpy()[..., None] * true
-    tenth = _tenths(data)
-    shown = [part for part in range(CLOCK_TENTHS) if (tenth == part).any()]
-    counts = np.stack([labels[tenth == part].sum(0) for part in shown])  # (tenths, classes)
-    part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
-    count = counts[part, index]
-    sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
-    amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
-    doubt = f"True {class_names[index]!r} has {amount} at {_span(shown[part])}."
-    advice = "Read that part of its curve only together with its band."
-    return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
 
 
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
@@ -324,7 +307,7 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
     of_class = counts.sum(1)
     right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
-    doubtful = doubtful_classes(training, expected)
+    doubtful = doubtful_classes(training)
     worst = int(np.where(share > 0, right, 1.0).argmin())
     others = counts / of_class[:, None].clip(1e-9) * share[:, None]
     np.fill_diagonal(others, -1.0)
@@ -341,10 +324,9 @@ def check_mostly_right(training: TrainingEvidence, expected: Expected, class_nam
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
 
 
-def doubtful_classes(training: TrainingEvidence, expected: Expected | None = None) -> np.ndarray:
+def doubtful_classes(training: TrainingEvidence) -> np.ndarray:
     """True classes whose names are in doubt, as they are hardly recorded as such more often than not: (classes,)."""
-    if expected is None:
-        expected = expect(training.data, same_data(torch.ones(1, training.data.labels.shape[1])), training.parameters)
+    expected = expect(training.data, same_data(torch.ones(1, training.data.labels.shape[1])), training.parameters)
     counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
     few = (counts.sum(1) > 0) & (np.diagonal(counts) < MIN_RIGHT * counts.sum(1))
     return few & (not is_trusted(training.data))

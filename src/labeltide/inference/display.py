@@ -143,17 +143,6 @@ class LabelAuditDisplay(ShortRepr):
         ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.08), fontsize="small")
         return ax
 
-    def plot_clock(self: Any, ax: Any = None, *, bins: int = CLOCK_BINS) -> Any:
-        """Draw the shares of wrong labels and of labels to check over the clock."""
-        _validation.check_number("bins", bins, 1, whole=True)
-        there = self.labels >= 0
-        wrong, flagged = (each.reshape(self.labels.shape)[there] for each in (1 - self.quality, self.is_issue))
-        edges, (wrong_shares, flagged_shares) = self._over_clock(bins, wrong, flagged.astype(float))
-        ax = new_axes(ax)
-        ax.stairs(wrong_shares, edges, label="wrong, by the posterior")
-        ax.stairs(flagged_shares, edges, label="to check", fill=True, alpha=0.35)
-        return _finish(ax, ylabel="share of labels", ylim=(0, None))
-
     def plot_reliability(self: Any, trusted: ArrayLike, ax: Any = None, *, bins: int = BINS) -> Any:
         """Draw how often labels are right against their probability of being right.
 

@@ -33,6 +33,7 @@ from labeltide.auditing.page.verdict import (
     identified,
     is_noisy,
     is_temporal,
+    misaligned,
     size,
     timing_words,
     units,
@@ -56,7 +57,7 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
-        "Timing": timing_words(audit),
+        "Timing": timing_words(audit) + misaligned(audit),
         "Worst": _worst(audit),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,
@@ -77,7 +78,7 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
     about = f"about {percent(rate)}" if least is None else f"between {percent(least)} and {percent(rate)}"
     much = f"{about}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
     named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
-    return f"{much}; {named}"
+    return f"apart from the timing, {much}; {named}" if timing_words(audit) else f"{much}; {named}"
 
 
 def _worst(audit: Mapping[str, Any]) -> str:

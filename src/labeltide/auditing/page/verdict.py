@@ -73,7 +73,7 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     headline = " ".join([headline, *(each["sentence"] for each in warnings if each["name"] == "circular")])
     if late:  # labels at the wrong time come first
         headline = f"Apart from that, {headline[0].lower()}{headline[1:]}"
-        headline = f"{late[0].upper()}{late[1:]} against the signals. {headline}"
+        headline = f"{late[0].upper()}{late[1:]} against the signals{misaligned(audit)}. {headline}"
     return AuditVerdict(headline, cards, caution)
 
 
@@ -114,6 +114,12 @@ def timing_words(audit: Mapping[str, Any]) -> str:
     common = f"the labels are {'late' if steps > 0 else 'early'} by {count(abs(steps), 'step')}" if steps else ""
     single = f"{count(own, 'sequence')} {'has' if own == 1 else 'have'} shifted labels" if own else ""
     return join_words([words for words in (common, single) if words])
+
+
+def misaligned(audit: Mapping[str, Any]) -> str:
+    """About 24 % of the labels belong to another step; empty where that is not known."""
+    moved = number((audit["issues"].get("by_kind") or {}).get("misaligned"))
+    return f": about {percent(moved / audit['table']['labels'])} of them belong to another step" if moved > 0 else ""
 
 
 def _timing(audit: Mapping[str, Any]) -> list[Card]:
@@ -191,7 +197,10 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
                 "labels and signals disagree: either may be at fault. Such labels are listed but not corrected."
             )
         if alone > 0:
-            named += f" {assumption(audit)} Check some of them: nothing but a review can tell."
+            named += (
+                " Single labels that stand alone are taken as wrong. Brief true events that the signals do not show "
+                f"look the same; the share is then 0 to {percent(ends[1])}. Nothing but a review of some of them can tell."
+            )
     least = identified(audit)
     answer = f"About {percent(rate)}" if least is None else f"Between {percent(least)} and {percent(rate)}"
     if least is not None:
@@ -201,16 +210,6 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         )
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
     return Card(question, answer, detail, ("issues", "The labels to check"))
-
-
-def assumption(audit: Mapping[str, Any]) -> str:
-    """What the answer rests on: no data of labels and signals alone can show that it holds."""
-    upper = number(audit["noise"].get("rate_upper"))
-    share = f"; the share is then 0 to {percent(upper)}" if is_known(upper) else ""
-    return (
-        "Single labels that stand alone are taken as wrong. Brief true events that the signals do not show look the "
-        f"same{share}."
-    )
 
 
 def _worst_class(audit: Mapping[str, Any]) -> str:
@@ -406,7 +405,6 @@ CHECKS = {  # title and meaning of a diagnostic by a part of its name
         "Class balance",
         "If classes are more common at some times, this may look like a change in the mistakes.",
     ),
-    "few": ("Labels per class", "Where a class has few labels, its curve is uncertain and the band is wide."),
     "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
 }
 
