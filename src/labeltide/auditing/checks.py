@@ -75,10 +75,7 @@ def check_circular(read: AuditInput) -> tuple[Diagnostic, ...]:
     """A warning where a model has corrected labels, which then agree with models."""
     if not read.by_model:
         return ()
-    sentence = (
-        f"The model of an earlier audit corrected {read.by_model:,} of these labels. It is circular to conclude from "
-        "this audit that they are right now."
-    )
+    sentence = f"A model corrected {read.by_model:,} of these labels. That they agree with models now is circular."
     return (Diagnostic("circular", True, sentence, "Review a random sample of labels: labeltide review."),)
 
 

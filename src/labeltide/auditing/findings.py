@@ -80,8 +80,7 @@ def describe_whole(found: dict[str, Any], table: Any, totals: Totals, is_moved: 
 
     That is the mean of 1 - `probability_right`. Bands are computed from some windows, which overlap, with Q fitted once
     more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
-    is stated. It begins without labels of which signals may be at fault (`Totals.share_unclear`).
-    Where labels were moved to their time, the share is that of moved labels, without errors of time.
+    is stated, and begins without `Totals.share_unclear`. Where labels were moved, errors of time are not counted.
     """
     share, unclear = round(totals.share_wrong, 6), round(totals.share_unclear, 6)
     of_annotator = dict(zip(table.annotator_names or (), totals.by_annotator.tolist(), strict=True))

@@ -178,14 +178,9 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading) -> AuditSt
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
     read = (rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
-    return AuditSteps(*read, by_model=_count_by_model(table, columns.label))
-
-
-def _count_by_model(table: OpenTable, labels: Sequence[str]) -> int:
-    """How many labels `labeltide apply` took from the model of an audit, by the authors that it wrote."""
-    names = [name for name in (f"{label}_author" for label in labels) if name in table.names]
-    authors = [author for column in load_columns(table, names).values() for author in column.to_list()] if names else []
-    return sum(str(author).startswith("labeltide ") for author in authors)
+    names = [name for name in (f"{label}_author" for label in columns.label) if name in table.names]
+    authors = [who for column in (load_columns(table, names) if names else {}).values() for who in column.to_list()]
+    return AuditSteps(*read, by_model=sum(str(who).startswith("labeltide ") for who in authors))  # labeltide apply
 
 
 def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:

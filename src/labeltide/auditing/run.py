@@ -366,11 +366,7 @@ def _check(read: AuditInput, learned: Learned, options: AuditOptions) -> tuple[n
     """
     check_shared_classes(read)
     clusters = clusters_of_copies(learned)
-    return clusters, (
-        *check_copies(learned, clusters),
-        *check_leaks(read, options.seed),
-        *check_circular(read),
-    )
+    return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed), *check_circular(read))
 
 
 def _audit(table: Any, study: Study, kept: Unfinished, stages: Stages, baseline: Results | None) -> TableAudit:

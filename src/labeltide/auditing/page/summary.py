@@ -30,7 +30,6 @@ from labeltide.auditing.page.format import (
 from labeltide.auditing.page.verdict import (
     again_words,
     check_title,
-    identified,
     is_noisy,
     is_temporal,
     misaligned,
@@ -70,13 +69,12 @@ def summary_text(audit: Mapping[str, Any]) -> str:
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
     n_issues = audit["issues"].get("count") or 0
-    rate, lower, upper = read_interval(audit["noise"], "rate")
+    _, lower, upper = read_interval(audit["noise"], "rate")
     if untold(audit):
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
-    least = identified(audit)
-    about = f"about {percent(rate)}" if least is None else f"between {percent(least)} and {percent(rate)}"
-    much = f"{about}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
+    answer = write_verdict(audit).cards[0].answer
+    much = f"{answer[0].lower()}{answer[1:]}{range_}{' of labels' * is_noisy(audit)}"
     named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
     return f"apart from the timing, {much}; {named}" if timing_words(audit) else f"{much}; {named}"
 

@@ -199,16 +199,16 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         if alone > 0:
             named += (
                 " Single labels that stand alone are taken as wrong. Brief true events that the signals do not show "
-                f"look the same; the share is then 0 to {percent(ends[1])}. Nothing but a review of some of them can tell."
+                f"look the same; the share is then 0 to {percent(ends[1])}. Only a review of some can tell."
             )
     least = identified(audit)
-    answer = f"About {percent(rate)}" if least is None else f"Between {percent(least)} and {percent(rate)}"
     if least is not None:
         about += (
             f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
             "name is in doubt. Either may be at fault, so the range begins without them."
         )
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
+    answer = f"About {percent(rate)}" if least is None else f"Between {percent(least)} and {percent(rate)}"
     return Card(question, answer, detail, ("issues", "The labels to check"))
 
 
