@@ -70,7 +70,7 @@ def test_html_is_small_has_no_script_and_no_address(consensus):
         assert len(html) < 100_000
         assert "<script" not in html
         assert "http" not in html
-        drawn = not isinstance(result, Temporality | lt.LabelAudit)
+        drawn = not isinstance(result, Temporality | LabelAudit)
         assert not drawn or "currentColor" in html  # the colour of the page, light or dark
 
 
