@@ -43,8 +43,8 @@ def write_lines(
         flagged = flags.of(part)
         reason = reasons.write(part[SUPPORT].to_numpy(), flagged)
         kinds = kinds_of(part[SUPPORT].to_numpy(), flagged)
-        in_run = kinds.indices.fill_null(0).to_numpy() == KINDS.index(RUN)
-        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged & ~in_run))
+        undecided = (kinds.indices.fill_null(0).to_numpy() == KINDS.index(RUN)) | (part["shift"].to_numpy() < 0)
+        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged & ~undecided))
         part = part.append_column("is_issue", pa.array(flagged)).append_column("kind", kinds)
         lines = part.drop_columns([SUPPORT, STEP]).append_column("reason", reason)
         found = issues.split(part.filter(pa.array(flagged)), table.chunks[number].first_sequence) if issues else []

@@ -128,7 +128,7 @@ def _timing(audit: Mapping[str, Any]) -> list[Card]:
     answer = timing_words(audit)
     detail = (
         f"{timing(audit)['sentence']} Each label is judged against the signals of its own step, with labels moved by "
-        "the shift. labeltide apply --align writes the table with moved labels."
+        "the shift. Labels that seem early may be right where signals lag. labeltide apply --align moves labels."
     )
     return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
 
