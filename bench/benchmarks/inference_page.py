@@ -128,7 +128,7 @@ def _annotators(records: Records) -> str:
 
 
 def _checks(records: Records) -> str:
-    names = ("identifiability", "bursts", "class_balance", "drift", "few_labels", "members")
+    names = ("identifiability", "bursts", "class_balance", "drift", "recordings")
     lines = ["## Must 7: how often each check warns", f"| built to trigger | studies | {' | '.join(names)} |"]
     lines.append("|---|--:|" + "--:|" * len(names))
     fired, silent = [], []

@@ -70,6 +70,19 @@ def test_the_model_corrects_what_no_reviewer_saw(reviewed, tmp_path):
     assert written["label"][9].as_py() == lines[9]["recorded"]  # disputed
 
 
+def test_an_audit_of_what_a_model_corrected_is_said_to_be_circular(reviewed, tmp_path):
+    _, folder = reviewed
+    by_model = apply_decisions(folder, tmp_path / "new.csv", above=0.5).changed_by_model
+    again, before = lt.audit(tmp_path / "new.csv", **ROLES), lt.audit(make_table(), **ROLES)
+    found = [check for check in again.summary["diagnostics"] if check["name"] == "circular"]
+    assert [str(by_model) in check["sentence"] for check in found] == [True]
+    assert "circular" in again._repr_html_()
+    assert "circular" not in before._repr_html_()
+    reviewed_only = apply_decisions(folder, tmp_path / "people.csv")
+    assert reviewed_only.changed_by_reviewers
+    assert "circular" not in lt.audit(tmp_path / "people.csv", **ROLES)._repr_html_()
+
+
 def test_no_text_of_a_csv_starts_a_formula(reviewed, tmp_path):
     _, folder = reviewed
     apply_decisions(folder, tmp_path / "new.csv")

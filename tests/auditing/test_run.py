@@ -159,6 +159,18 @@ def test_the_share_of_wrong_labels_is_that_of_labels_parquet(real, stub):
         assert noise["rate_lower"] <= noise["rate"] <= noise["rate_upper"]
 
 
+def test_bouts_are_counted_before_and_after_correction(stub):
+    shuffled = simulate_study(people=14, days=2).to_pandas().sample(frac=1, random_state=0)
+    result = lt.audit(shuffled, fdr=0.5)
+    lines = result.labels.to_pandas().assign(time=lambda lines: lines["row"].map(shuffled["time"].reset_index().time))
+    lines = lines.sort_values(["annotator", "sequence", "time"])
+    key = lines["annotator"].astype(str) + lines["sequence"].astype(str)
+    for each in result.summary["issues"]["bouts"]:
+        for name in ("recorded", "corrected"):
+            begins = (lines[name] != lines[name].shift()) | (key != key.shift())
+            assert each[name] == (begins & (lines[name] == each["class"])).sum()
+
+
 def test_an_audit_shows_itself(real):
     assert "study.csv: 240 labels in 12 sequences" in str(real)
     assert real._repr_html_().startswith('<div class="labeltide-audit">')

@@ -119,6 +119,19 @@ def test_the_allowance_of_false_alarms_can_be_spent():
     assert not replace(spent, may_name=False).is_issue.any()
 
 
+def test_pairs_of_classes_that_may_not_be_named_are_not_flagged():
+    usual, _ = audit(fdr=0.5)
+    first, *_ = np.argwhere(usual.is_issue)
+    recorded, suggested = usual.labels[tuple(first)][0], list(usual.classes).index(usual.suggested[tuple(first)])
+    may_name = np.ones(2 * (len(usual.classes),), bool)
+    may_name[recorded, suggested] = False
+    fewer = replace(usual, may_name=may_name)
+    pair = (usual.labels[..., 0] == recorded) & (usual.suggested == usual.classes[suggested])
+    assert not fewer.is_issue[pair].any()
+    assert fewer.is_issue.any()
+    assert (fewer.corrected() == np.where(pair, usual.labels[..., 0], fewer.corrected())).all()
+
+
 def test_the_flagged_are_the_worst_and_as_many_as_allowed():
     quality = np.array([0.01, 0.4, 0.05, np.nan, 0.2, 0.9, 0.2])
     differs = np.array([True, True, True, False, True, False, True])

@@ -12,6 +12,7 @@ from labeltide.inference.checks import (
     check_mostly_right,
     clock_accuracy,
     diagnose,
+    doubtful_classes,
     frequency_log_likelihood,
 )
 from labeltide.noise.simulate import make_noise
@@ -56,6 +57,16 @@ def test_an_estimate_at_the_edge_is_seen():
     matrices = np.tile(np.full((3, 3), 0.3) + 0.1 * np.eye(3), (STEPS, 1, 1))
     training, expected = fitted(SimulatedStudy(matrices, n=150, stay=None, sharpness=4.0))
     assert check_mostly_right(training, expected, ["a", "b", "c"]).denies
+
+
+def test_a_rare_class_that_is_mostly_recorded_as_another_is_in_doubt():
+    """Of the rare third class 30 % are recorded as such: its labels are not named, the share may be stated."""
+    matrices = np.tile(np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.7, 0.3]]), (STEPS, 1, 1))
+    shares = np.tile([0.47, 0.47, 0.06], (STEPS, 1))
+    training, expected = fitted(SimulatedStudy(matrices, n=150, stay=0.9, sharpness=4.0), shares=shares)
+    check = check_mostly_right(training, expected, ["a", "b", "c"])
+    assert (check.is_warning, check.denies, "'c'" in check.sentence) == (True, False, True)
+    assert doubtful_classes(training).tolist() == [False, False, True]
 
 
 def test_classes_at_fixed_moments_are_confounded_with_the_clock():

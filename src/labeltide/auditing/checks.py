@@ -72,6 +72,14 @@ def check_copies(table: AuditInput, clusters: np.ndarray) -> tuple[Diagnostic, .
     return (Diagnostic("copies", True, sentence, "Check why recordings occur several times.", denies=whole),)
 
 
+def check_circular(read: AuditInput) -> tuple[Diagnostic, ...]:
+    """A warning where a model has corrected labels, which then agree with models."""
+    if not read.by_model:
+        return ()
+    sentence = f"A model corrected {read.by_model:,} of these labels. That they agree with models now is circular."
+    return (Diagnostic("circular", True, sentence, "Review a random sample of labels: labeltide review."),)
+
+
 # A column that tells the recorded labels nearly without error, while all other columns and the labels before and after
 # do not, also tells the wrong ones. Then no label looks wrong, however many are.
 # docs/decisions/016-when-nothing-can-be-told.md

@@ -23,14 +23,14 @@ from labeltide.auditing.alignment import find_patterns
 from labeltide.auditing.checks import kept_codes
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.fitting import written
-from labeltide.auditing.judging import QUALITY, Flags, JudgeJob, work_ahead
+from labeltide.auditing.judging import QUALITY, STEP, Flags, JudgeJob, work_ahead
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.payload import COLUMNS
 from labeltide.auditing.reading import AuditInput, decode
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
-from labeltide.inference.audit import KINDS, LabelAudit, averaged_share, in_fixed_point
+from labeltide.inference.audit import KINDS, RUN, LabelAudit, averaged_share, in_fixed_point
 from labeltide.inference.bands import NoiseEstimate, interval_around
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality
@@ -82,9 +82,9 @@ def describe_whole(found: dict[str, Any], table: Any, totals: Totals, is_moved: 
 
     That is the mean of 1 - `probability_right`. Bands are computed from some windows, which overlap, with Q fitted once
     more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
-    is stated. Where labels were moved to their time, the share is that of moved labels, without errors of time.
+    is stated, and begins without `Totals.share_unclear`. Where labels were moved, errors of time are not counted.
     """
-    share = round(totals.share_wrong, 6)
+    share, unclear = round(totals.share_wrong, 6), round(totals.share_unclear, 6)
     of_annotator = dict(zip(table.annotator_names or (), totals.by_annotator.tolist(), strict=True))
 
     def stated(noise: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +95,8 @@ def describe_whole(found: dict[str, Any], table: Any, totals: Totals, is_moved: 
         if is_moved or lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
             return noise
         lower, upper = interval_around(share, noise["rate"], lower, upper)
-        return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper}
+        lower = max(lower - unclear, 0.0)
+        return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper, "rate_unclear": unclear}
 
     others = [{**clock, "noise": stated(clock["noise"])} for clock in found["other_clocks"]]
     return {**found, "noise": stated(found["noise"]), "other_clocks": others}
@@ -187,6 +188,7 @@ def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -
     return stretches
 
 
+BOUTS = ("class", "recorded", "recorded_steps", "corrected", "corrected_steps")  # bouts and their steps in all
 CONTESTED_PARTS = 12  # of the clock
 
 
@@ -202,12 +204,15 @@ class Totals:
     by_class: np.ndarray  # labels, issues and expected contested labels of each class: (3, classes)
     by_sequence: np.ndarray  # labels and issues of each sequence: (2, sequences)
     by_annotator: np.ndarray  # labels of each annotator
+    doubtful: np.ndarray  # classes of which nothing is named: (classes,)
     # Labels and expected contested labels in each part of the clock: (2, parts).
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
     by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))  # issues of each
+    bouts: np.ndarray = field(default_factory=lambda: np.zeros((4, 1), dtype=np.int64))  # as recorded and as corrected
     corrected: int = 0
     false_alarms: float = 0.0
-    wrong: float = 0.0  # the expected number of wrong labels
+    # Expected numbers of wrong labels: of all, of classes whose names are in doubt, of other issues, of these in runs.
+    wrong: np.ndarray = field(default_factory=lambda: np.zeros(4))
     several: bool = False
     positions: list[int] = field(default_factory=lambda: [0])  # lines before each chunk
 
@@ -229,21 +234,27 @@ class Totals:
         at = np.clip(at, 0, CONTESTED_PARTS - 1)
         sequence, names = code_values(part["sequence"])
         sequence, people, n_classes = sequence[there], people[there], self.by_class.shape[1]
+        corrected, suggested = self.codes[corrected][there], self.codes[code_values(part["suggested"])[0]][there]
+        doubtful = self.doubtful[classes] | self.doubtful[suggested]
+        parts = (slice(None), doubtful, flags & ~doubtful, flags & ~doubtful & (kind[there] == KINDS.index(RUN)))
+        order = np.lexsort((part[STEP].to_numpy()[there], people))
+        unit = (people * len(names) + sequence)[order]
         return dict(
             by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
             by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
             by_sequence=[np.bincount(chosen, minlength=len(names)) for chosen in (sequence, sequence[flags])],
             by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
             by_kind=np.bincount(kind[flagged], minlength=len(KINDS)),
-            corrected=int((self.codes[corrected][there] != classes).sum()),
+            bouts=np.concatenate([_bouts(each[order], unit, n_classes) for each in (classes, corrected)]),
+            corrected=int((corrected != classes).sum()),
             false_alarms=float(quality[flags].sum()),
-            wrong=float((1 - quality).sum()),
+            wrong=np.array([(1 - quality)[chosen].sum() for chosen in parts]),
             lines=len(part),
         )
 
     def add(self, part: PartTotals, first_sequence: int) -> None:
         """Add the next part, in the order of the chunks."""
-        for name in ("by_class", "by_clock", "by_annotator", "by_kind", "corrected", "false_alarms", "wrong"):
+        for name in part.keys() - {"by_sequence", "lines"}:
             setattr(self, name, getattr(self, name) + part[name])
         of_part = part["by_sequence"]
         self.by_sequence[:, first_sequence : first_sequence + len(of_part[0])] += of_part
@@ -261,6 +272,7 @@ class Totals:
             by_class=np.zeros((3, len(table.class_names))),
             by_sequence=np.zeros((2, len(table.sequence_names)), dtype=np.int64),
             by_annotator=np.zeros(len(table.annotator_names or ()), dtype=np.int64),
+            doubtful=np.logical_and(job.may_name.any(), ~job.may_name.any(0)),
             several=job.scorer.judge.several,
         )
 
@@ -268,7 +280,19 @@ class Totals:
     def share_wrong(self) -> float:
         """The expected share of wrong labels."""
         labels = float(self.by_class[0].sum())
-        return self.wrong / labels if labels else float("nan")
+        return float(self.wrong[0]) / labels if labels else float("nan")
+
+    @property
+    def share_unclear(self) -> float:
+        """The part of it of which labels or signals may be at fault.
+
+        These are labels of classes whose names are in doubt, and labels in runs of three or more, beyond the runs that
+        single errors form by chance.
+        """
+        _, doubtful, issues, in_runs = self.wrong
+        share = self.share_wrong
+        by_chance = issues * (1 - (1 - share) ** 2 * (1 + 2 * share))
+        return float(doubtful + max(in_runs - by_chance, 0.0)) / max(float(self.by_class[0].sum()), 1.0)
 
     def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
         """The part `issues`."""
@@ -282,6 +306,7 @@ class Totals:
             "expected_false_alarms": averaged_share(judged.false_alarms, self.false_alarms / count) if count else 0.0,
             "corrected": self.corrected,
             "by_kind": dict(zip(KINDS, self.by_kind.tolist(), strict=True)),
+            "bouts": [dict(zip(BOUTS, row, strict=True)) for row in zip(classes, *self.bouts.tolist(), strict=True)],
             "by_class": [
                 {"recorded": name, "labels": int(self.by_class[0, code]), "issues": int(self.by_class[1, code])}
                 for code, name in enumerate(classes)
@@ -314,6 +339,13 @@ class Totals:
                 if count >= MIN_STEPS
             ],
         }
+
+
+def _bouts(codes: np.ndarray, unit: np.ndarray, n_classes: int) -> list[np.ndarray]:
+    """Bouts (runs of one class within a unit) and steps of each class."""
+    begins = np.ones(len(codes), dtype=bool)
+    begins[1:] = (codes[1:] != codes[:-1]) | (unit[1:] != unit[:-1])
+    return [np.bincount(chosen, minlength=n_classes) for chosen in (codes[begins], codes)]
 
 
 def _share(amount: float, labels: float) -> float | None:

@@ -48,6 +48,7 @@ from labeltide.inference.conclusion import Support, explain, find_support
 from labeltide.kernels.library import kernel_threads, torch_on_one_thread
 
 SUPPORT = "support"  # the column of parts from which reasons are written once the flags are known
+STEP = "step"  # the column of parts with the order of lines in time
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class JudgeJob:
     folder: Path | None  # where judged parts are written; None keeps them in `held`
     class_shares: np.ndarray  # (classes,): the mean posterior, with which error rates are averaged
     shifts: TableShifts  # by which labels of the table are moved to their time
-    may_name: np.ndarray  # bool (classes,): of other recorded classes, only labels at a wrong time are named
+    may_name: np.ndarray  # bool (recorded, suggested): of other pairs, only labels at a wrong time are named
     held: dict[int, pa.Table] = field(default_factory=dict)
 
     def has_part(self, number: int) -> bool:
@@ -159,7 +160,7 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     support |= np.minimum(runs, 15).astype(np.uint64)[step, who] << np.uint64(SHIFTS["run"])
     support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
     support[(support & np.uint64(1)) == 0] = 0
-    support[~(job.may_name[code] | misaligned[step, who])] = 0
+    support[~(job.may_name[code, suggested[step]] | misaligned[step, who])] = 0
     titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
     columns = {
         "row": pa.array(numbers[table.line_row]),
@@ -174,6 +175,7 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         "suggested_probability": sure[step],
         "shift": shift,
         SUPPORT: support,
+        STEP: step.astype(np.int32),
     }
     return pa.table(columns)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from labeltide._display import ShortRepr
 from labeltide._validation import UnanswerableError
-from labeltide.tables.columns import OpenTable, Steps, load_table, open_table
+from labeltide.tables.columns import OpenTable, Steps, load_columns, load_table, open_table
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features, encode_probabilities
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
 from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
@@ -56,6 +56,7 @@ class AuditSteps:
     said: tuple[str, ...] = ()
     overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
+    by_model: int = 0
 
     def cut(self, window: int | None = None) -> AuditInput:
         """Cut windows; None chooses their length from the data."""
@@ -107,6 +108,7 @@ class AuditSteps:
             said=self.said,
             overview=self.overview,
             decisions=self.decisions,
+            by_model=self.by_model,
         )
 
 
@@ -190,7 +192,10 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading, labels_onl
         features = position_feature(rows.steps)
     gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
     said += [gaps_said] if gaps_said else []
-    return AuditSteps(rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
+    read = (rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
+    names = [name for name in (f"{label}_author" for label in columns.label) if name in table.names]
+    authors = [who for column in (load_columns(table, names) if names else {}).values() for who in column.to_list()]
+    return AuditSteps(*read, by_model=sum(str(who).startswith("labeltide ") for who in authors))  # labeltide apply
 
 
 def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:
@@ -302,6 +307,7 @@ class AuditInput(ShortRepr):
     said: tuple[str, ...]
     overview: tuple[ColumnOverview, ...] = ()  # type, missing values, levels and role of every column of the table
     decisions: dict[str, Any] | None = None  # how many labels reviewers settled, used and left out
+    by_model: int = 0  # labels that were corrected by the model of an earlier audit
     moved: np.ndarray | None = None  # labels at the steps whose signals they belong to, where late or early
     shift: np.ndarray | None = None  # int64 (sequences, annotators), how late labels were taken to be
 

@@ -19,6 +19,7 @@ from labeltide.auditing import fitting
 from labeltide.auditing.alignment import TableShifts, find_table_shifts
 from labeltide.auditing.apply import read_decided, trust_decided
 from labeltide.auditing.checks import (
+    check_circular,
     check_copies,
     check_leaks,
     check_shared_classes,
@@ -66,6 +67,7 @@ from labeltide.estimators import TideClassifier
 from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
 from labeltide.estimators.predictions import check_predictions
 from labeltide.inference.audit import flag_bound
+from labeltide.inference.checks import doubtful_classes
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
@@ -383,7 +385,7 @@ def _check(read: AuditInput, learned: AuditInput, options: AuditOptions) -> tupl
     """
     check_shared_classes(read)
     clusters = clusters_of_copies(learned)
-    return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed))
+    return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed), *check_circular(read))
 
 
 def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, baseline: Results | None) -> TableAudit:
@@ -400,9 +402,10 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
         with torch_on_one_thread():
             scorer = make_scorer(coded, sample, options.device)
             judged = judge_sample(scorer, sample, options.fdr, false_alarms)
-        may_name = np.full(len(sample.class_names), bool(conclusion["names_labels"]))
-        may_name &= ~unreliable_classes(planted) if planted else True
-        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name[sample.fit_labels.clip(0)])
+        doubtful, n_classes = doubtful_classes(estimator.training_), len(sample.class_names)
+        may_name = np.full((n_classes, n_classes), bool(conclusion["names_labels"])) & ~doubtful & ~doubtful[:, None]
+        may_name &= ~unreliable_classes(planted)[:, None] if planted else True
+        judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
         shares = judged.probabilities[judged.mask].mean(0)
         job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
         judge_all(job, lambda done: stages.rows(done, whole.n_rows))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from labeltide.auditing.findings import PartTotals, Totals, as_texts
-from labeltide.auditing.judging import QUALITY, SUPPORT, Flags, JudgeJob, Reasons, kinds_of, work_ahead
+from labeltide.auditing.judging import QUALITY, STEP, SUPPORT, Flags, JudgeJob, Reasons, kinds_of, work_ahead
 from labeltide.auditing.results import ISSUES, ISSUES_CSV, LABEL_COLUMNS, LABELS, MAX_IN_CSV, ROW_GROUP
 from labeltide.inference.audit import KINDS, RUN
 from labeltide.tables.columns import with_verdicts, write_safe_csv
@@ -43,10 +43,10 @@ def write_lines(
         flagged = flags.of(part)
         reason = reasons.write(part[SUPPORT].to_numpy(), flagged)
         kinds = kinds_of(part[SUPPORT].to_numpy(), flagged)
-        in_run = kinds.indices.fill_null(0).to_numpy() == KINDS.index(RUN)
-        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged & ~in_run))
+        undecided = (kinds.indices.fill_null(0).to_numpy() == KINDS.index(RUN)) | (part["shift"].to_numpy() < 0)
+        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged & ~undecided))
         part = part.append_column("is_issue", pa.array(flagged)).append_column("kind", kinds)
-        lines = part.drop_columns([SUPPORT]).append_column("reason", reason)
+        lines = part.drop_columns([SUPPORT, STEP]).append_column("reason", reason)
         found = issues.split(part.filter(pa.array(flagged)), table.chunks[number].first_sequence) if issues else []
         return lines, found, totals.count(part, flagged)
 

@@ -73,8 +73,9 @@ class LabelAudit(LabelAuditDisplay):
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
-    may_name : bool, or bool array of shape (n, steps, annotators)
+    may_name : bool, or bool array of shape (classes, classes)
         False where the fit does not show that labels are wrong (`conclusion.py`); then none is flagged or corrected.
+        By recorded and suggested class where that differs.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
     false_alarms : array, optional
@@ -181,7 +182,7 @@ class LabelAudit(LabelAuditDisplay):
         if min_confidence is not None:
             _validation.check_number("min_confidence", min_confidence, 0, 1)
             sure = (self.suggested_probability >= min_confidence)[..., None]
-            replaced = sure & (self.labels >= 0) & (self.may_name | self.is_misaligned)
+            replaced = sure & (self.labels >= 0) & self._may_change
         return self._shaped(np.where(replaced, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
@@ -298,7 +299,12 @@ class LabelAudit(LabelAuditDisplay):
     @cached_property
     def _may_flag(self) -> np.ndarray:
         differs = self.labels != self._suggested[..., None]
-        return (self.labels >= 0) & (self.spend_fdr | differs) & (self.may_name | self.is_misaligned)
+        return (self.labels >= 0) & (self.spend_fdr | differs) & self._may_change
+
+    @property
+    def _may_change(self) -> np.ndarray:
+        named = np.asarray(self.may_name)
+        return self.is_misaligned | (named[self.labels, self._suggested[..., None]] if named.ndim else named)
 
     @cached_property
     def is_misaligned(self) -> np.ndarray:

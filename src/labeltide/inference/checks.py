@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import binom, f_oneway, norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
-from labeltide.chain.em import POOLING
-from labeltide.chain.families import constant_shape, family
 from labeltide.chain.passes import (
     ChainData,
     ExpectedCounts,
@@ -26,10 +24,8 @@ from labeltide.chain.passes import (
     predictive_log_likelihood,
     same_data,
 )
-from labeltide.data.clusters import deal_units
 from labeltide.inference.annotators import cohen_kappas
-from labeltide.inference.bands import logit
-from labeltide.inference.bootstrap import pooled_by, refit, simulate_members
+from labeltide.inference.bootstrap import simulate_members
 from labeltide.inference.conclusion import Diagnostic
 
 MIN_PERSISTENCE = 0.1  # by hand: kappa of consecutive labels under which they do not persist
@@ -38,14 +34,10 @@ MIN_SUPPORT_LABELS, MIN_SUPPORT_CLUSTERS = 20, 10  # by hand: labels and recordi
 SUPPORT_MARGIN, SUPPORT_P_VALUE = 0.2, 0.01  # by hand: agreement below that of most recordings, and level of the test
 BURSTS_WARNING = 0.1  # share of labels whose draw is kept from the step before
 CLOCK_TENTHS = 10
-MIN_LABELS = 30.0  # of a class in a tenth of the clock; with fewer, bands are wider than 15 points either way
 MAX_BALANCE_CHANGE = 0.15  # of the share of a class over the clock
 MAX_LOG_ODDS = 20.0  # margins are cut off here
 MAX_MARGIN_CHANGE = 0.5  # of margins over the clock, in standard deviations
 CHANCE_Z = 3.5  # z score up to which a change over the clock may be chance
-FOLD_PARTS = 4
-FOLD_P_VALUE, MAX_FOLD_CHANGE = 0.001, 0.1  # of the F test between folds, and of error rates between them
-MAX_FOLD_RANGE = 0.25  # by hand: of error rates between folds, whatever the F test says
 DEPENDENCE_DRAWS, DEPENDENCE_Z = 20, 2.5  # by hand: parametric bootstrap samples, and standard deviations among them
 
 
@@ -73,8 +65,6 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
         check_bursts(training),
         check_balance(training, true, class_names),
         check_drift(training),
-        check_few_labels(data, true, class_names),
-        check_folds(training),
         *check_independence(training),
     )
 
@@ -194,58 +184,6 @@ def check_drift(training: TrainingEvidence) -> Diagnostic:
     doubt = f"{moved}: clearest at {_span(contrast.highest)}, least clear at {_span(contrast.lowest)}."
     advice = "The features may drift with the clock, which can look like changing noise. Add the clock to them."
     return _judge("drift", bad, f"{moved}, which is small or due to chance.", doubt, advice)
-
-
-def check_few_labels(data: ChainData, true: np.ndarray, class_names: list[str]) -> Diagnostic:
-    """Expected labels of each true class in each tenth of the clock: with few, Q is estimated poorly there."""
-    labels = (data.labels[0] >= 0).sum(-1).numpy()[..., None] * true
-    tenth = _tenths(data)
-    shown = [part for part in range(CLOCK_TENTHS) if (tenth == part).any()]
-    counts = np.stack([labels[tenth == part].sum(0) for part in shown])  # (tenths, classes)
-    part, index = (int(axis) for axis in np.unravel_index(counts.argmin(), counts.shape))
-    count = counts[part, index]
-    sound = f"Every class has at least {count:.0f} labels in every tenth of the clock."
-    amount = f"only about {count:.0f} labels" if count >= 1.5 else "hardly any labels"
-    doubt = f"True {class_names[index]!r} has {amount} at {_span(shown[part])}."
-    advice = "Interpret that part of its curve only together with its band."
-    return _judge("few_labels", count < MIN_LABELS, sound, doubt, advice)
-
-
-def check_folds(training: TrainingEvidence) -> Diagnostic:
-    """Do the networks of the folds agree on the error rate? One-way analysis of variance (F test, Fisher 1925).
-
-    Each fold is cut into parts, of whole clusters, whose error rates show how much chance explains.
-    """
-    folds, clusters = training.folds[0].numpy(), _clusters(training)
-    part, counts = np.empty(len(folds), dtype=np.int64), list[int]()  # of each row; parts of each fold
-    for fold in np.unique(folds):
-        rows = np.flatnonzero(folds == fold)
-        if clusters is None:
-            of_rows = np.arange(len(rows)) % FOLD_PARTS
-        else:
-            of_rows = deal_units(clusters[rows], np.ones(len(rows)), FOLD_PARTS, np.random.default_rng(0))
-        part[rows] = sum(counts) + of_rows
-        counts.append(int(of_rows.max()) + 1)
-    # The error rate of each part, from a constant Q fitted to it.
-    data, members = training.data, same_data(torch.from_numpy(part == np.arange(sum(counts))[:, None]).float())
-    static = pooled_by(training, family(data.n_classes, constant_shape(training.grid), "each"), POOLING)
-    fitted = refit(data, members, [static] * sum(counts), training.parameters).parameters
-    labels = expect(data, members, fitted).counts.sum((1, 2)).double().numpy()  # (parts, true, recorded)
-    wrong = 1 - np.trace(labels, axis1=1, axis2=2) / labels.sum((1, 2)).clip(1e-12)
-    rates = np.split(wrong, np.cumsum(counts)[:-1])
-    fold_rates = np.array([of_fold.mean() for of_fold in rates])
-    summary = f"estimates range from {100 * fold_rates.min():.0f} to {100 * fold_rates.max():.0f} % wrong labels"
-    if float(np.ptp(fold_rates)) > MAX_FOLD_RANGE:
-        sentence = f"The networks of the folds are far apart: {summary}."
-        return Diagnostic("members", True, sentence, "The data are too few. Give more sequences or labels.")
-    if max(counts) == 1:
-        sentence = f"Every fold holds one person or recording, so its network may differ by chance: {summary}."
-        return Diagnostic("members", False, sentence)
-    p_value = float(f_oneway(*map(logit, rates)).pvalue) if len(counts) > 1 else 1.0
-    bad = p_value < FOLD_P_VALUE and float(np.ptp(fold_rates)) > MAX_FOLD_CHANGE
-    sound = f"The networks of all folds agree: {summary}."
-    doubt = f"The networks of the folds disagree beyond chance: {summary}."
-    return _judge("members", bad, sound, doubt, "Fit again with another random_state, more epochs or more sequences.")
 
 
 def check_independence(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
@@ -376,7 +314,7 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
     of_class = counts.sum(1)
     right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
-    doubtful = right < MIN_RIGHT
+    doubtful = doubtful_classes(training)
     worst = int(np.where(share > 0, right, 1.0).argmin())
     others = counts / of_class[:, None].clip(1e-9) * share[:, None]
     np.fill_diagonal(others, -1.0)
@@ -384,9 +322,21 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     edge = share[doubtful].sum() > MAX_DOUBTFUL or exchanged > MAX_EXCHANGED
     bad = bool(edge) and not is_trusted(training.data)
     summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
-    sound = f"{summary}, the least of all classes."
     doubt = f"{summary}. The audit assumes that each class is right more often than not, which may not hold here."
+    if not bad and doubtful.any():
+        names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
+        sentence = f"{summary}. Its name is in doubt: labels recorded as or suggested to be {names} are not listed."
+        return Diagnostic("mostly_right", True, sentence, f"Give some trusted labels of {names}.")
+    sound = f"{summary}, the least of all classes."
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
+
+
+def doubtful_classes(training: TrainingEvidence) -> np.ndarray:
+    """True classes whose names are in doubt, as they are hardly recorded as such more often than not: (classes,)."""
+    expected = expect(training.data, same_data(torch.ones(1, training.data.labels.shape[1])), training.parameters)
+    counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
+    few = (counts.sum(1) > 0) & (np.diagonal(counts) < MIN_RIGHT * counts.sum(1))
+    return few & (not is_trusted(training.data))
 
 
 def check_confounding(training: TrainingEvidence) -> Diagnostic:

@@ -21,7 +21,6 @@ from labeltide.tables.columns import as_frame
 MAX_ISSUES = 8  # labels to check that are listed
 MAX_PARTS = 12  # classes or annotators that are listed
 MAX_CURVES = 4
-CLOCK_BINS = 40
 BINS = 10  # of probabilities
 EFFECTS = ("change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate", "best_rate")
 BAND_ENDS = ("lower", "upper", "simultaneous_lower", "simultaneous_upper")
@@ -90,7 +89,7 @@ class LabelAuditDisplay(ShortRepr):
     """Display of a `LabelAudit`."""
 
     def _repr_html_(self: Any) -> str:
-        """How many labels are to check, over the clock, and the surest of them."""
+        """How many labels are to check, and the surest of them."""
         flagged, quality = (each.reshape(self.labels.shape) for each in (self.is_issue, self.quality))
         n_issues, there = int(flagged.sum()), self.labels >= 0
         surest = np.argsort(np.where(flagged, quality, np.inf), axis=None, kind="stable")[: min(MAX_ISSUES, n_issues)]
@@ -103,16 +102,8 @@ class LabelAuditDisplay(ShortRepr):
         who = ["annotator"] if self.has_annotators else []
         heads = ["sequence", "step", *who, "recorded", "suggested", "probability right"]
         alarms = f"About {percent(self.expected_false_alarms)} of them are expected to be right."
-        curve: Any = ""
-        moments = np.unique(self._moments())
-        if len(moments) > 1:
-            edges, (shares,) = self._over_clock(min(CLOCK_BINS, len(moments)), 1 - quality[there])
-            mean = percent(float((1 - quality[there]).mean()))
-            description = f"Share of wrong labels over the clock, by the posterior: {mean}."
-            middle = (edges[1:] + edges[:-1]) / 2
-            curve = draw(middle, {"wrong, by the posterior": shares}, description=description)
         title = f"{n_issues:,} of {int(there.sum()):,} labels to check"
-        return panel(title, sentence(alarms) if n_issues else "", curve, table(heads, rows) if rows else "")
+        return panel(title, sentence(alarms) if n_issues else "", table(heads, rows) if rows else "")
 
     def plot(self: Any, sequence: int = 0, ax: Any = None, *, times: ArrayLike | None = None) -> Any:
         """Draw recorded and suggested labels of one sequence over its steps; labels to check are marked.
@@ -143,17 +134,6 @@ class LabelAuditDisplay(ShortRepr):
         ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.08), fontsize="small")
         return ax
 
-    def plot_clock(self: Any, ax: Any = None, *, bins: int = CLOCK_BINS) -> Any:
-        """Draw the shares of wrong labels and of labels to check over the clock."""
-        _validation.check_number("bins", bins, 1, whole=True)
-        there = self.labels >= 0
-        wrong, flagged = (each.reshape(self.labels.shape)[there] for each in (1 - self.quality, self.is_issue))
-        edges, (wrong_shares, flagged_shares) = self._over_clock(bins, wrong, flagged.astype(float))
-        ax = new_axes(ax)
-        ax.stairs(wrong_shares, edges, label="wrong, by the posterior")
-        ax.stairs(flagged_shares, edges, label="to check", fill=True, alpha=0.35)
-        return _finish(ax, ylabel="share of labels", ylim=(0, None))
-
     def plot_reliability(self: Any, trusted: ArrayLike, ax: Any = None, *, bins: int = BINS) -> Any:
         """Draw how often labels are right against their probability of being right.
 
@@ -180,19 +160,6 @@ class LabelAuditDisplay(ShortRepr):
     ) -> Any:
         """One line for every recorded label, as `to_table` gives it: "pandas", "polars" or "pyarrow"."""
         return as_frame(self.to_table(ids, times, annotators), kind)
-
-    def _moments(self: Any) -> np.ndarray:
-        """The moment of each recorded label."""
-        return np.broadcast_to(self.clock[..., None], self.labels.shape)[self.labels >= 0]
-
-    def _over_clock(self, bins: int, *values: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Edges of equal bins of the clock, and the mean of each value of recorded labels within them."""
-        moments = self._moments()
-        edges = np.linspace(moments.min(), moments.max(), bins + 1)
-        index = np.clip(np.searchsorted(edges, moments, "right") - 1, 0, bins - 1)
-        counts = np.bincount(index, minlength=bins)
-        with np.errstate(invalid="ignore"):
-            return edges, [np.bincount(index, each, bins) / counts for each in values]
 
 
 class TemporalityDisplay(ShortRepr):

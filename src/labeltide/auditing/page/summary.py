@@ -41,6 +41,7 @@ from labeltide.auditing.page.verdict import (
     is_noisy,
     is_temporal,
     issues_sentence,
+    misaligned,
     rate_sentence,
     size,
     timing_words,
@@ -63,7 +64,7 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
-        "Timing": timing_words(audit),
+        "Timing": timing_words(audit) + misaligned(audit),
         "Worst": _worst(audit),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,
@@ -76,13 +77,14 @@ def summary_text(audit: Mapping[str, Any]) -> str:
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
     n_issues = audit["issues"].get("count") or 0
-    rate, lower, upper = read_interval(audit["noise"], "rate")
+    _, lower, upper = read_interval(audit["noise"], "rate")
     if untold(audit):
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
-    much = f"about {percent(rate)}{range_} of labels" if is_noisy(audit) else f"no clear sign of any{range_}"
+    answer = write_verdict(audit).cards[0].answer
+    much = f"{answer[0].lower()}{answer[1:]}{range_}{' of labels' * is_noisy(audit)}"
     named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
-    return f"{much}; {named}"
+    return f"apart from the timing, {much}; {named}" if timing_words(audit) else f"{much}; {named}"
 
 
 def _worst(audit: Mapping[str, Any]) -> str:

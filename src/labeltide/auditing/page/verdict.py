@@ -39,6 +39,7 @@ NEITHER_KNOWN = "This cannot be answered as long as the share of wrong labels is
 NOTHING_NAMED = "No label is named or corrected."
 PLAN_LINK = ("plan", "The most informative stretches")
 EXTREMES = ("worst_at", "worst_rate", "best_at", "best_rate")
+MIN_UNCLEAR, MIN_UNCLEAR_PART = 0.005, 0.1  # by hand: of labels, and of wrong ones, from which a range is stated
 MIN_SHOWN = 0.0005  # a smaller share would be shown as 0.0 %
 
 
@@ -70,9 +71,10 @@ def write_verdict(audit: Mapping[str, Any]) -> AuditVerdict:
     verb = "raises a warning" if len(warnings) == 1 else "raise warnings"
     caution = f"{count(len(warnings), 'check')} {verb} ({names}): read the numbers with caution." if warnings else ""
     headline, late = _share_headline(audit), timing_words(audit)
+    headline = " ".join([headline, *(each["sentence"] for each in warnings if each["name"] == "circular")])
     if late:  # labels at the wrong time come first
         headline = f"Apart from that, {headline[0].lower()}{headline[1:]}"
-        headline = f"{late[0].upper()}{late[1:]} against the signals. {headline}"
+        headline = f"{late[0].upper()}{late[1:]} against the signals{misaligned(audit)}. {headline}"
     return AuditVerdict(headline, cards, caution)
 
 
@@ -122,13 +124,20 @@ def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
     return f"{'late' if steps > 0 else 'early'} by {count(abs(steps), 'step')}{time}"
 
 
+def misaligned(audit: Mapping[str, Any]) -> str:
+    """About 24 % of the labels belong to another step; empty where that is not known."""
+    moved = number((audit["issues"].get("by_kind") or {}).get("misaligned"))
+    return f": about {percent(moved / audit['table']['labels'])} of them belong to another step" if moved > 0 else ""
+
+
 def _timing(audit: Mapping[str, Any]) -> list[Card]:
     if not timing(audit):
         return []
     answer = timing_words(audit)
     detail = (
         f"{timing(audit)['sentence']} The audit moved the labels by this shift, so that each is compared with the "
-        "signals of its own step. labeltide apply --align writes the table with moved labels."
+        "signals of its own step. Labels that seem early may be right where signals lag. labeltide apply --align "
+        "writes the table with moved labels."
     )
     return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
 
@@ -140,7 +149,9 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
         return f"The share of wrong labels cannot be estimated from these data. {reason}."
     if not is_noisy(audit):
         return "There is no clear sign that these labels are wrong."
-    much, views = f"About {_in_hundred(rate)} recorded labels are probably wrong", clock_views(audit)
+    least, views = identified(audit), clock_views(audit)
+    from_ = "About" if least is None else f"Between {100 * least:.0f} and"
+    much = f"{from_} {_in_hundred(rate)} recorded labels are probably wrong"
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
         return f"{much}. Whether the error rate changes {' or '.join(view.clock.over for view in views)} is not clear."
@@ -151,6 +162,12 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
     return f"{much}. The error rate changes {join_words(said)}.{end}"
+
+
+def identified(audit: Mapping[str, Any]) -> float | None:
+    """The share of labels that are identified as wrong, where it is clearly less than the estimate; else None."""
+    rate, unclear = read_numbers(audit["noise"], "rate", "rate_unclear")
+    return rate - unclear if is_known(rate, unclear) and unclear > max(MIN_UNCLEAR, MIN_UNCLEAR_PART * rate) else None
 
 
 def _in_hundred(rate: float) -> str:
@@ -181,15 +198,27 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
         named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
-        in_runs = (issues.get("by_kind") or {}).get("run") or 0
-        if in_runs:
+        in_runs, alone = read_numbers(issues.get("by_kind") or {}, "run", "isolated")
+        if in_runs > 0:
             lie = "lies in a run" if in_runs == 1 else "lie in runs"
             named += (
-                f" {in_runs:,} of the {issues['count']:,} listed labels {lie} of three or more steps in which labels "
-                "and signals disagree: either may be at fault. Such labels are listed but not corrected."
+                f" {in_runs:,.0f} of the {issues['count']:,} listed labels {lie} of three or more steps in which "
+                "labels and signals disagree: either may be at fault. Such labels are listed but not corrected."
             )
+        if alone > 0:
+            named += (
+                " Single labels that stand alone are taken as wrong. Brief true events that the signals do not show "
+                f"look the same; the share is then 0 to {percent(ends[1])}. Only a review of some can tell."
+            )
+    least = identified(audit)
+    if least is not None:
+        about += (
+            f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
+            "name is in doubt. Either may be at fault, so the range begins without them."
+        )
     detail = " ".join(filter(None, [about, named, _worst_class(audit)]))
-    return Card(question, f"About {percent(rate)}", detail, ("issues", "The labels to check"))
+    answer = f"About {percent(rate)}" if least is None else f"Between {percent(least)} and {percent(rate)}"
+    return Card(question, answer, detail, ("issues", "The labels to check"))
 
 
 def _worst_class(audit: Mapping[str, Any]) -> str:
@@ -376,17 +405,13 @@ CHECKS = {  # title and meaning of a diagnostic by a part of its name
         "Clock and class",
         "If each class occurs at its own times, effects of features and of time cannot be separated.",
     ),
+    "circular": ("Corrected by a model", "Labels that a model has corrected agree with models, right or wrong."),
     "copies": ("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
     "leak": ("Leaking column", "A column derived from the labels repeats their mistakes."),
     "drift": ("Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."),
     "balance": (
         "Class balance",
         "If classes are more common at some times, this may look like a change in the mistakes.",
-    ),
-    "few": ("Labels per class", "Where a class has few labels, its curve is uncertain and the band is wide."),
-    "members": (
-        "Repeatability",
-        "The data were fitted several times; if the fits disagree, repeating the audit would give different results.",
     ),
     "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
 }
