@@ -47,6 +47,9 @@ KINDS = {
     "float64 and int8": (X.astype(np.float64), Y.astype(np.int8)),
     "unsigned": (X, Y.astype(np.uint8)),
     "fortran order": (np.asfortranarray(X), np.asfortranarray(Y)),
+    "big-endian": (X.astype(">f4"), Y.astype(">i4")),
+    "objects": (X.astype(object), Y.astype(object)),
+    "booleans": (X, Y.astype(bool)),
     "strided": (np.repeat(X, 2, axis=0)[::2], np.repeat(Y, 2, axis=0)[::2]),
     "tensors": (torch.tensor(X), torch.tensor(Y)),
     "tensors with gradients": (torch.tensor(X, requires_grad=True), torch.tensor(Y)),
@@ -66,6 +69,13 @@ def test_every_kind_of_array_gives_the_same_fit(kind, plain):
     assert clf.classes_.tolist() == [0, 1]
     np.testing.assert_array_equal(clf.predict_proba(features), plain)
     assert clf.score(features, labels) == pytest.approx(fit(X, Y).score(X, Y))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_tensors_of_every_precision_are_read(dtype):
+    features = torch.tensor(X).to(dtype)
+    expected = fit(features.float().numpy(), Y).predict_proba(features.float().numpy())
+    np.testing.assert_array_equal(fit(features, torch.tensor(Y).to(dtype)).predict_proba(features), expected)
 
 
 MISSING = {
@@ -144,8 +154,34 @@ def test_one_hot_labels_with_empty_steps_are_refused_with_what_to_pass(gap):
 
 
 def test_probabilities_of_classes_are_refused_with_what_to_pass():
-    with pytest.raises(ValueError, match=r"probabilities of classes.*y\.argmax\(-1\)"):
+    with pytest.raises(ValueError, match=r"scores of classes.*y\.argmax\(-1\)"):
         fit(X, 0.8 * np.eye(2)[Y] + 0.1)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        (0.8 * np.eye(3)[Y] + 0.2 / 3).round(2),  # rounded, they sum to 1.01
+        0.9 * np.eye(2, dtype=np.float32)[Y] + 0.05,
+        5 * np.eye(3, dtype=int)[Y] + 1,  # votes
+        100.0 * np.eye(3)[Y],
+    ],
+    ids=["rounded", "single precision", "votes", "percent"],
+)
+def test_scores_of_classes_are_never_read_as_annotators(scores):
+    with pytest.raises(ValueError, match=r"y looks .*y\.argmax\(-1\)"):
+        fit(X, scores)
+
+
+def test_annotators_who_each_recorded_one_class_are_not_taken_for_scores():
+    labels = np.stack([np.full_like(Y, 1), np.full_like(Y, 2)], -1)
+    assert fit(X, labels).classes_.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("names", [(10.5, 11.0), (100, 101), (0.5, 1.0)])
+def test_annotators_whose_classes_are_numbers_are_not_taken_for_scores(names):
+    labels = np.array(names)[np.stack([Y, np.roll(Y, 1, axis=1)], -1)]
+    assert fit(X, labels).classes_.tolist() == list(names)
 
 
 def test_annotators_who_never_agree_on_a_rare_event_are_not_taken_for_one_hot_labels():

@@ -66,7 +66,7 @@ def check_features(X: ArrayLike, lengths: ArrayLike | None = None) -> tuple[np.n
 def plain_array(values: Any) -> Any:
     """Tensors on any device and masked arrays as plain arrays, NaN where masked; other values as they are."""
     if hasattr(values, "detach") and hasattr(values, "cpu"):
-        return values.detach().cpu().numpy()
+        return (values.float() if "bfloat" in str(values.dtype) else values).detach().cpu().numpy()
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else values.data
     return values
@@ -148,39 +148,41 @@ def check_labels(y: ArrayLike, n: int, n_steps: int) -> np.ndarray:
 
 
 def check_not_one_hot(labels: np.ndarray) -> None:
-    """Refuse one-hot labels or probabilities of shape (n, steps, classes): the last axis is for annotators.
+    """Refuse one-hot labels, probabilities or votes of shape (n, steps, classes): the last axis is for annotators.
 
-    Some steps may hold nothing: zeros, NaN, None or -1 alone. Annotators who agree on 0 at most steps, and never on 1,
-    are not taken for classes.
+    They sum to the same at every step, but for rounding. Some steps may hold nothing: zeros, NaN, None or -1 alone.
+    Annotators who agree on 0 at most steps, and never on 1, are not taken for classes.
     """
-    if labels.ndim != 3 or labels.shape[-1] < 2 or labels.dtype.kind not in "biufO":
-        return
-    if labels.dtype == object and not all(v is None or isinstance(v, int | float | np.number) for v in labels.flat):
+    objects = labels.flat if labels.dtype == object else ()
+    is_numeric = all(v is None or isinstance(v, int | float | np.number) for v in objects)
+    if labels.ndim != 3 or labels.shape[-1] < 2 or labels.dtype.kind not in "biufO" or not is_numeric:
         return
     values = labels.astype(np.float64)
     empty = (values == 0).all(-1)
     filled = ~empty & ~(np.isnan(values) | (values == -1)).all(-1)
     inside = np.flip(np.maximum.accumulate(np.flip(filled, 1), 1), 1)  # up to the last step with a label
-    shares = values[filled]
-    is_share = len(shares) >= MIN_ONE_HOT and bool(((shares >= 0) & (shares <= 1)).all())
-    if not is_share or not np.allclose(shares.sum(-1), 1, atol=1e-3) or 2 * (empty & inside).sum() > inside.sum():
+    scores = values[filled]
+    if len(scores) < MIN_ONE_HOT or not (scores >= 0).all() or 2 * (empty & inside).sum() > inside.sum():
         return
-    is_soft = not np.isin(shares, (0, 1)).all()
-    what = "like probabilities of classes" if is_soft else "one-hot encoded"
-    why = "shares that sum to 1" if is_soft else "a single 1"
+    total = float(scores[0].sum())
+    decimals = next((d for d in range(5) if np.allclose(scores.round(d), scores, rtol=0, atol=1e-6)), 5)
+    rounding = max(0.5 * scores.shape[-1] * 10.0**-decimals, 1e-3 * total) if decimals else 0
+    is_one_hot = np.isin(scores, (0, total)).all()
+    is_constant = not is_one_hot and (scores == scores[0]).all()  # each annotator records one class
+    if is_constant or not np.allclose(scores.sum(-1), total, rtol=0, atol=rounding):
+        return
+    what, why = ("one-hot encoded", "a single") if is_one_hot else ("like scores of classes", "numbers that sum to")
     gaps = ", with -1 where a step has none: np.where(np.nansum(y, -1) > 0, y.argmax(-1), -1)"
     raise ValueError(
-        f"y looks {what}: it has shape {labels.shape} and {why} at every step with a label. The last axis of y is for "
-        f"annotators. Pass y.argmax(-1), one label per step{'' if filled.all() else gaps}."
+        f"y looks {what}: it has shape {labels.shape} and {why} {total:.3g} at every step with a label. The last axis "
+        f"of y is for annotators. Pass y.argmax(-1), one label per step{'' if filled.all() else gaps}."
     )
 
 
 def as_labels(y: ArrayLike) -> np.ndarray:
     """Labels as an array that keeps NaN among texts, and masked values, as missing; texts in one Unicode form (NFC)."""
-    if isinstance(y, np.ma.MaskedArray) and y.dtype.kind in "iu":
-        labels = np.ma.filled(y.astype(np.int64), -1)
-    elif isinstance(y, np.ma.MaskedArray) and y.dtype.kind == "f":
-        labels = np.ma.filled(y, np.nan)
+    if isinstance(y, np.ma.MaskedArray) and y.dtype.kind in "iuf":
+        labels = np.ma.filled(y, np.nan) if y.dtype.kind == "f" else np.ma.filled(y.astype(np.int64), -1)
     elif isinstance(y, np.ma.MaskedArray):
         labels = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))  # type: ignore[call-overload]
     else:
@@ -193,10 +195,7 @@ def as_labels(y: ArrayLike) -> np.ndarray:
 
 def _in_one_form(labels: np.ndarray) -> np.ndarray:
     """Texts in Unicode's form NFC, in which an accented letter is one character, however it was typed."""
-    if labels.dtype == object:
-        texts = {value for value in labels.ravel() if isinstance(value, str) and not value.isascii()}
-    else:
-        texts = {value for value in np.unique(labels).tolist() if not value.isascii()}
+    texts = {value for value in labels.ravel().tolist() if isinstance(value, str) and not value.isascii()}
     changed = {text: normalize("NFC", text) for text in texts if normalize("NFC", text) != text}
     if not changed:
         return labels

@@ -32,6 +32,8 @@ CLASSES = [
     ["1", "01", "b"],
     ["2024-01-05", "2024-01-06T10:00"],
     [0.5, 1.0, 2.25],
+    [1 / 3, 2 / 3],
+    [-1, 0, 1],
     [1, 2, 10],
     [True, False],
     [datetime.date(2024, 1, 5), datetime.date(2024, 2, 6)],
@@ -186,7 +188,9 @@ def test_a_class_that_is_called_like_a_word_is_never_guessed(tmp_path, verdict, 
     assert {line["label"] for line in read_typed(tmp_path / "audit")} == {verdict}
 
 
-@pytest.mark.parametrize("classes", [["01", "02"], [0.5, 1.0, 2.25], ["NA", "3.50"]], ids=str)
+@pytest.mark.parametrize(
+    "classes", [["01", "02"], [0.5, 1.0, 2.25], ["NA", "3.50"], [1 / 3, 2 / 3], [-1, 0, 1]], ids=str
+)
 @pytest.mark.parametrize("rewrites", [False, True])
 def test_labels_marked_ok_are_never_overridden_by_the_model(tmp_path, classes, rewrites):
     table = make_study(classes, ["1e5", "2024-01-05T10:00", "p0"])

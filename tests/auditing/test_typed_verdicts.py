@@ -154,3 +154,44 @@ def test_two_frames_of_one_shape_are_two_audits():
     described = [{**each, "labels": 240} for each in described]
     first, other, again = (audit_identity({"table": each}) for each in described)
     assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "same"),
+    [
+        ("0.333333333", "0.3333333333333333", True),
+        ("0,6667", "0.6666666666666666", True),
+        ("0.200000002980232", "0.20000000298023224", True),
+        ("0.6666", "0.6666666666666666", False),
+        ("2.26", "2.255", False),  # so few digits are never rounded
+        ("100000000000000000", "100000000000000001", False),
+    ],
+)
+def test_a_decimal_that_a_spreadsheet_program_rounded_is_recognised(typed, written, same):
+    assert is_same_text(typed, written) is same
+
+
+@pytest.mark.parametrize("column", ["row", "sequence", "recorded", "suggested", "kind", "verdict"])
+def test_a_stray_quotation_mark_never_swallows_a_verdict(audited, column):
+    _, folder = audited
+    type_into(folder, ["walk", "rest", "walk"])
+    path = folder / "issues.csv"
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    names, cells = lines[0].replace('"', "").split(","), lines[2].split(",")
+    place = names.index(column)
+    cells[place] = '"' + cells[place].replace('"', "")
+    lines[2] = ",".join(cells)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"not valid CSV.*quotation mark"):
+        read_typed(folder)
+
+
+def test_verdicts_are_applied_to_columns_of_string_views(tmp_path):
+    table = make_table()
+    place = table.column_names.index("label")
+    table = table.set_column(place, "label", table["label"].cast(pa.string()).cast(pa.string_view()))
+    parquet.write_table(table, tmp_path / "study.parquet")
+    lt.audit(tmp_path / "study.parquet", out=tmp_path / "audit", **ROLES)
+    ((row, _, _),) = type_into(tmp_path / "audit", ["walk"])
+    apply_decisions(tmp_path / "audit", tmp_path / "new.parquet")
+    assert parquet.read_table(tmp_path / "new.parquet")["label"][row].as_py() == "walk"

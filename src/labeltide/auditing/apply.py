@@ -344,8 +344,9 @@ def _values_of_classes(labels: pa.Table, lines: pa.Table, *, has_digest: bool) -
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary-encoded (categorical) column as plain values."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    """A dictionary-encoded (categorical) column as plain values, and views as texts: Arrow takes no rows of these."""
+    column = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return column.cast(pa.large_string()) if column.type == pa.string_view() else column
 
 
 # Verdicts that people typed into issues.csv in a spreadsheet program, read back as decisions.
@@ -407,31 +408,28 @@ def is_same_text(typed: str, written: str) -> bool:
     """Whether a cell holds what we wrote, though a spreadsheet program may have rewritten it."""
     if _key(typed) in (_key(written), _key(safe_texts(pa.array([written]))[0].as_py())):
         return True
-    numbers = [_number(text) for text in (typed, written)]
-    if numbers[0] is not None and numbers[1] is not None:
-        if numbers[0] == numbers[1]:
-            return True
-        digits = len(numbers[0].as_tuple().digits)  # 1.23E+19 stands for all numbers that round to it
-        return "e" in typed.casefold() and f"{numbers[0]:.{digits - 1}e}" == f"{numbers[1]:.{digits - 1}e}"
+    number, other = _number(typed), _number(written)
+    if number is not None and other is not None:
+        # 1.23E+19 stands for all numbers that round to it; of long fractions, few digits are shown and saved.
+        digits = len(number.as_tuple().digits)
+        is_long = other % 1 != 0 and len(other.as_tuple().digits) > 9
+        is_rounded = "e" in typed.casefold() or (is_long and digits > 2)
+        return number == other or (is_rounded and f"{number:.{digits - 1}e}" == f"{other:.{digits - 1}e}")
     return bool(_moments(typed) & _moments(written))
 
 
 def _typed_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a file that have a verdict: texts by column, the row as a number, and the line in the file."""
     content = path.read_bytes()
-    encodings = ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252", "latin-1")
-    for encoding in encodings:
+    for encoding in ("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", "cp1252", "latin-1"):
         try:
             text = content.decode(encoding)
             break
         except UnicodeDecodeError:
             continue
-    else:
-        raise ValueError(f"{str(path)!r} cannot be read as text. Save it as CSV in UTF-8.")
-    heading = text.partition("\n")[0]
-    separator = max(",;\t", key=heading.count)
+    separator = max(",;\t", key=text.partition("\n")[0].count)
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         names = [name.strip() for name in next(reader, [])]
         if names.count(VERDICT) != 1:
             raise ValueError(
@@ -444,7 +442,9 @@ def _typed_lines(path: Path) -> list[dict[str, Any]]:
             if len(cells) > names.index(VERDICT) and cells[names.index(VERDICT)].strip()
         ]
     except csv.Error as error:
-        raise ValueError(f"{str(path)!r} cannot be read as CSV: {error}. Save it as CSV in UTF-8.") from None
+        raise ValueError(
+            f"{str(path)!r} is not valid CSV: {error}. Look for a stray quotation mark up to line {reader.line_num}."
+        ) from None
     for line in lines:
         row = str(line.get("row", "")).strip()
         if not re.fullmatch(r"\d{1,16}([.,]0{0,2})?", row) or "recorded" not in line:
