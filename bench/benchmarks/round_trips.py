@@ -1,6 +1,6 @@
 """Round trips through every file format: labels on a grid, to spans, to a file, and back.
 
-    python bench/benchmarks/round_trips.py      # writes bench/results/formats/round_trips.md
+    python bench/benchmarks/round_trips.py      # writes bench/results/formats/round_trips.md; needs pynwb and sleap-io
 
 Each file holds random labels on a grid of random epochs and length, with gaps, of one or two annotators, and names
 with quotes, commas, marks of XML and letters beyond ASCII. A span differs if its onset or duration is off by more
@@ -60,6 +60,18 @@ FORMATS = [
     Format("spans, TSV", "n.tsv", ADAPTERS["csv"].write, ("ann", "bob"), "exact", 0.0),
     Format(
         "BIDS events", "n_events.tsv", lambda s, p: ADAPTERS["csv"].write(s, p, bids=True), ("ann", "bob"), "exact", 0.0
+    ),
+    Format("Raven", "n.txt", ADAPTERS["raven"].write, (None,), "1e-9 s", 1e-9),
+    Format("Audacity", "n.txt", ADAPTERS["audacity"].write, (None,), "1e-6 s", 1.1e-6),
+    Format("BORIS project", "n.boris", ADAPTERS["boris"].write, (None,), "1e-9 s", 1e-9),
+    Format("NWB", "n.nwb", ADAPTERS["nwb"].write, ("ann", "bob"), "1e-9 s", 1e-9),
+    Format(
+        "SLEAP",
+        "n.slp",
+        lambda s, p: ADAPTERS["sleap"].write(s, p, rate=300),
+        ("ann", "bob"),
+        "1 frame at 300 per second",
+        3.4e-3,
     ),
     Format("EDF+", "n.edf", ADAPTERS["edf"].write, (None,), "exact", 1e-12),
     Format("Label Studio, tasks", "n.json", ADAPTERS["labelstudio"].write, ("ann", "bob"), "1e-9 s", 1e-9),
