@@ -20,6 +20,7 @@ MAX_STEPS = 400_000  # by hand: of the sequences that are searched; the others g
 MAX_CURVE = 121  # points of the curve that the page draws
 MAX_LISTED = 50  # recordings with a shift of their own in audit.json
 CONTRADICTED = 0.1  # by hand: probability below which a label makes its stretch count
+PATTERN_PART = 0.2  # by hand: of the stretches, that a pattern must concern
 PATTERN_LEVEL = 0.01  # of the tests of all patterns together
 TIMED_STEPS = 1000  # whose times give the usual seconds between steps
 LONGEST_STEP = 180.0  # seconds, so that at most one shift in twenty is a whole number of hours by chance
@@ -158,7 +159,7 @@ def find_patterns(table: AuditInput, recorded: np.ndarray, posterior: np.ndarray
         (is_outer, outer_chance.mean() if len(event) else 0.0, "lie at the beginning or end of a sequence"),
     ):
         n = int(touching.sum())
-        if n and stats.binomtest(n, len(event), min(1.0, float(chance)), "greater").pvalue <= level:
+        if n > PATTERN_PART * len(event) and stats.binomtest(n, len(event), chance, "greater").pvalue <= level:
             found.append(f"{n} of {len(event)} stretches that the signals contradict {where} ({chance:.0%} by chance).")
             touches |= touching > 0
     of_event: dict[int, list[str]] = {}  # where labels were moved, a common lag explains two of them
@@ -166,14 +167,12 @@ def find_patterns(table: AuditInput, recorded: np.ndarray, posterior: np.ndarray
         own = (event == code) & (short == is_short) & ~touches
         n_after, n_before = int(after[own].sum()), int(before[own].sum())
         n, is_after = n_after + n_before, n_after > n_before
-        if n and stats.binomtest(n_after, n).pvalue <= level:
+        if n > PATTERN_PART * len(event) and stats.binomtest(n_after, n).pvalue <= level:
             how = {(1, 1): "end too early", (1, 0): "begin too late", (0, 1): "begin too early", (0, 0): "end too late"}
             what = f"Labels of {quoted([table.class_names[int(code)]])} seem to {how[int(is_short), int(is_after)]}"
             share = np.median(covered[own & (after > 0)]) if is_short and is_after else 1.0
             part = f" About {share:.0%} of such an event, its beginning, is labelled." if share < 0.5 else ""
-            sides = (
-                f"the signals contradict {max(n_after, n_before)} there and {min(n_after, n_before)} at the other end"
-            )
+            sides = f"signals contradict {max(n_after, n_before)} there and {min(n_after, n_before)} at the other end"
             of_event.setdefault(int(code), []).append(f"{what}: {sides}.{part}")
     return found + [text for texts in of_event.values() if table.moved is None or len(texts) == 1 for text in texts]
 
