@@ -140,7 +140,11 @@ def fit_annotators(
 
     best = best_of([first] if candidates is None else candidates, None, 0.0)
     if candidates is None and comparable:
-        best = best_of([best._replace(sequential=False)], best, 2.0)
+        forms = best, best._replace(sequential=False)
+        best = best_of(forms[1:], best, 2.0)
+        # The hidden state of a chain may predict annotators without being what they label.
+        hits = [(fits[form].left_out.argmax(1) == crowd.label)[shared].mean() for form in forms]
+        best = forms[1] if hits[1] > hits[0] else best
         if crowd.evidence is not None:
             best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
         if len(crowd.grid) > 1:
