@@ -20,7 +20,9 @@ def describe(labels, another):
         {
             "recorded": label,
             "corrected": label,
+            "suggested": label,
             "kind": nobody,
+            "step": pa.array(np.arange(len(codes))),
             "sequence": pa.array(["s"] * len(codes)).dictionary_encode(),
             "annotator": nobody,
             "clock": clock,
@@ -34,6 +36,7 @@ def describe(labels, another):
         by_class=np.zeros((3, 2)),
         by_sequence=np.zeros((2, 1), dtype=np.int64),
         by_annotator=np.zeros(0, dtype=np.int64),
+        doubtful=np.zeros(3, dtype=bool),
         several=people > 1,
     )
     for some in (part.slice(0, 100), part.slice(100)):  # in whatever parts

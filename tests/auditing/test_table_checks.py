@@ -77,7 +77,7 @@ def test_a_column_that_copies_the_labels_is_named(shift):
     table = read(recorded, np.stack([1.5 * true + random.normal(size=true.shape), leak], axis=-1))
     (check,) = check_leaks(table)
     assert check.denies
-    assert check.sentence.startswith("'x1' alone tells")
+    assert check.sentence.startswith("'x1' alone predicts")
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2])

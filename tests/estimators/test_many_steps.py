@@ -56,25 +56,6 @@ def test_a_fit_whose_batches_are_gathered_has_the_same_bits(in_memory, many_step
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_fit_from_a_mapped_file_has_the_same_bits_and_copies_no_features(
-    in_memory, many_steps, monkeypatch, tmp_path
-):
-    features, labels, more = make_study()
-    np.save(tmp_path / "features.npy", features)
-    mapped = np.load(tmp_path / "features.npy", mmap_mode="c")
-    seen, read = [], training_data.FleetData.batch
-
-    def batch(self, rows):
-        seen.append(self.features.data_ptr())
-        return read(self, rows)
-
-    monkeypatch.setattr(training_data.FleetData, "batch", batch)
-    for one, other in zip(in_memory, numbers(fit(mapped, labels, more)), strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert set(seen) == {mapped.ctypes.data}  # also of the networks that read backwards
-    np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), features)
-
-
 def test_a_mapped_file_is_checked_like_any_array(tmp_path):
     features = np.zeros((3, 4, 2), np.float32)
     features[1, 2, 1] = np.nan

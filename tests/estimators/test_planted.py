@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from labeltide.auditing import fitting as planted
+from labeltide.estimators import planted
 from labeltide.estimators.planted import KINDS, PlantedErrors, check_planted, plant_errors, unreliable_classes
 
 

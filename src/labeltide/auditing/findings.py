@@ -215,6 +215,8 @@ class Totals:
     wrong: np.ndarray = field(default_factory=lambda: np.zeros(4))
     several: bool = False
     positions: list[int] = field(default_factory=lambda: [0])  # lines before each chunk
+    # The sequence that the last chunk ended with, and in it the last classes of each annotator, as in `bouts`.
+    end: tuple[int, dict[int, np.ndarray]] = (-1, {})
 
     def count(self, part: pa.Table, flagged: np.ndarray) -> PartTotals:
         """Count the lines of a part; several threads may do so at a time."""
@@ -238,14 +240,20 @@ class Totals:
         doubtful = self.doubtful[classes] | self.doubtful[suggested]
         parts = (slice(None), doubtful, flags & ~doubtful, flags & ~doubtful & (kind[there] == KINDS.index(RUN)))
         order = np.lexsort((part[STEP].to_numpy()[there], people))
-        unit = (people * len(names) + sequence)[order]
+        unit, pair = ((people + 1) * len(names) + sequence)[order], np.stack([classes, corrected], 1)[order]
+        # Classes of each annotator where the first sequence of the part begins and where the last one ends.
+        starts = np.flatnonzero(np.diff(unit, prepend=-1))
+        who, number = np.divmod(unit[starts], max(1, len(names)))
+        sides = (number == 0, starts), (number == len(names) - 1, np.append(starts[1:], len(unit)) - 1)
+        edges = [dict(zip(who[own].tolist(), pair[steps[own]], strict=True)) for own, steps in sides]
         return dict(
             by_class=[np.bincount(classes, weights, n_classes) for weights in (None, flags, contested)],
             by_clock=[np.bincount(at, weights, CONTESTED_PARTS) for weights in (None, contested)],
             by_sequence=[np.bincount(chosen, minlength=len(names)) for chosen in (sequence, sequence[flags])],
             by_annotator=np.bincount(people[people >= 0], minlength=len(self.by_annotator)),
             by_kind=np.bincount(kind[flagged], minlength=len(KINDS)),
-            bouts=np.concatenate([_bouts(each[order], unit, n_classes) for each in (classes, corrected)]),
+            bouts=np.concatenate([_bouts(each, unit, n_classes) for each in pair.T]),
+            edges=edges,
             corrected=int((corrected != classes).sum()),
             false_alarms=float(quality[flags].sum()),
             wrong=np.array([(1 - quality)[chosen].sum() for chosen in parts]),
@@ -254,9 +262,15 @@ class Totals:
 
     def add(self, part: PartTotals, first_sequence: int) -> None:
         """Add the next part, in the order of the chunks."""
-        for name in part.keys() - {"by_sequence", "lines"}:
+        for name in part.keys() - {"by_sequence", "lines", "edges"}:
             setattr(self, name, getattr(self, name) + part[name])
-        of_part = part["by_sequence"]
+        of_part, (begin, end) = part["by_sequence"], part["edges"]
+        last = first_sequence + len(of_part[0]) - 1
+        before = self.end[1] if self.end[0] == first_sequence else {}
+        for who in before.keys() & begin.keys():  # a bout that a cut between chunks has counted twice
+            for row in np.flatnonzero(before[who] == begin[who]):
+                self.bouts[2 * row, begin[who][row]] -= 1
+        self.end = last, (before if last == first_sequence else {}) | end
         self.by_sequence[:, first_sequence : first_sequence + len(of_part[0])] += of_part
         self.positions.append(self.positions[-1] + part["lines"])
 
