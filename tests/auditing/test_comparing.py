@@ -216,9 +216,9 @@ def test_a_folder_that_is_no_audit_is_told(tmp_path):
 def test_a_damaged_file_of_labels_is_told(tmp_path):
     audit(make_table(), tmp_path / "a")
     (tmp_path / "a" / "labels.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(ValueError, match="are not what this version of labeltide writes"):
+    with pytest.raises(ValueError, match=r"labels.parquet. is not what an audit of this version writes"):
         compare_audits(tmp_path / "a", tmp_path / "a")
-    with pytest.raises(ValueError, match="are not what this version of labeltide writes"):
+    with pytest.raises(ValueError, match=r"labels.parquet. is not what an audit of this version writes"):
         audit(make_table(), tmp_path / "b", baseline=tmp_path / "a")
     assert not (tmp_path / "b").exists()
 

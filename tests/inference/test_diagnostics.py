@@ -8,7 +8,8 @@ import torch
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from labeltide.auditing.page.verdict import meaning
+from labeltide.auditing.page.page import environment
+from labeltide.auditing.page.verdict import check_title
 from labeltide.chain.em import label_chain
 from labeltide.chain.passes import ChainData, Members, TrainingEvidence
 from labeltide.inference.checks import (
@@ -29,7 +30,8 @@ MATRICES = make_noise("static", 2, STEPS, 0.25).at(np.linspace(0, 1, STEPS))
 def warned(study, **more):
     training, _ = fit_studies(simulate(study, 1, 0, **more).data)[0]
     diagnostics = diagnose(training, ["a", "b"])
-    assert all(isinstance(check, Diagnostic) and meaning(check.name) for check in diagnostics)
+    meanings = environment().get_template("audit_parts.html").module.meanings
+    assert all(isinstance(check, Diagnostic) and meanings[check_title(check.name)] for check in diagnostics)
     return {check.name for check in diagnostics if check.is_warning}
 
 

@@ -18,13 +18,13 @@ def test_a_folder_that_is_no_audit_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"is not the folder of an audit: it holds no audit.json"):
         AuditFolder.open(tmp_path)
     (tmp_path / "audit.json").write_text("{")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="is not what an audit of this version writes"):
         AuditFolder.open(tmp_path)
     (tmp_path / "audit.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="must have format"):
         AuditFolder.open(tmp_path)
     (tmp_path / "audit.json").write_text(json.dumps({"format": 1, "table": {}}))
-    with pytest.raises(ValueError, match="must name the classes"):
+    with pytest.raises(ValueError, match="classes is missing"):
         AuditFolder.open(tmp_path)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
 from scipy.special import ndtri, stdtr, stdtrit
 
 from labeltide._files import to_json
@@ -26,7 +24,8 @@ EXAMPLES = 20  # labels of each kind in the summary
 POINTS = 100  # moments at which curves are compared
 NEEDED = ("table.columns", "table.classes", "table.rows", "noise", "clock", "issues")  # of audit.json
 MIN_PEOPLE = 8  # in each audit, for them to be the unit of the test
-ENDS = ("", "_lower", "_upper")
+RATE = ("rate", "rate_lower", "rate_upper")
+CLASS_RATE = (*(f"class_{name}" for name in RATE), "class_rate_simultaneous_lower", "class_rate_simultaneous_upper")
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,11 @@ def open_results(folder: Path, *, in_memory: bool = False) -> Results:
     """
     if not folder.is_dir():
         raise ValueError(f"An audit is a folder that `labeltide audit` wrote. There is no folder {str(folder)!r}.")
-    try:
-        results = Results.in_folder(folder, NEEDED)
-        labels = parquet.read_schema(results.labels).empty_table().select(COLUMNS)
-        return Results(results.audit, read_recorded_lines(results.labels), labels) if in_memory else results
-    except (KeyError, TypeError, UnicodeDecodeError, JSONDecodeError, RecursionError, pa.ArrowException):
-        raise ValueError(
-            f"The files in {str(folder)!r} are not what this version of labeltide writes. Audit again."
-        ) from None
+    results = Results.in_folder(folder, NEEDED)
+    if not in_memory:
+        return results
+    lines = read_recorded_lines(results.labels)
+    return Results(results.audit, lines, lines.slice(0, 0))
 
 
 def _describe(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,17 +167,14 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
     if not low <= high:
         return nothing, ["The clocks of the two audits have no moment in common, so Q is not compared over the clock."]
     points = np.linspace(low, high, POINTS) if high > low else np.array([low])  # moments within both clocks
-    shared, messages = [name for name in names[0] if name in names[1]], []
+    messages = []
     for which, alone in (("old", set(names[0]) - set(names[1])), ("new", set(names[1]) - set(names[0]))):
         messages += [f"Only in the {which} audit: class {quoted(sorted(alone))}."] if alone else []
-    pairs = {name: [_class_curve(audit, name, points) for audit in (old, new)] for name in shared}
-    rates = []
-    for audit in (old, new):
-        curve = (audit["noise"].get("curves") or [{}])[0]
-        rates.append(Share(*(_at(audit, curve.get(f"rate{end}"), points) for end in ENDS)))
+    rates = [Share(*_curves_at(audit, RATE, points)) for audit in (old, new)]
     curves = [{"class": None, "then": rates[0]._asdict(), "now": rates[1]._asdict()}]
     classes: list[dict[str, Any]] = []
-    for name, ((then, then_band), (now, now_band)) in pairs.items():
+    for name in [name for name in names[0] if name in names[1]]:
+        (then, then_band), (now, now_band) = (_class_curve(audit, name, points) for audit in (old, new))
         curves.append({"class": name, "then": then._asdict(), "now": now._asdict()})
         test = curve_difference(points, then, now, (then_band + now_band) / 2)
         classes += [{"class": name, **test}] if test else []
@@ -192,24 +185,21 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
 
 def _class_curve(audit: Mapping[str, Any], name: str, points: np.ndarray) -> tuple[Share, float]:
     """The error rate of a true class, and the half-width of its simultaneous band in standard errors."""
-    curve, index = (audit["noise"].get("curves") or [{}])[0], audit["table"]["classes"].index(name)
-
-    def row(key: str) -> np.ndarray:
-        values = curve.get(key) or []
-        return _at(audit, values[index] if index < len(values) else None, points)
-
-    share = Share(*(row(f"class_rate{end}") for end in ENDS))
-    wide = row("class_rate_simultaneous_upper") - row("class_rate_simultaneous_lower")
-    near = np.asarray(share.upper) - np.asarray(share.lower)
+    *rates, wide_lower, wide_upper = _curves_at(audit, CLASS_RATE, points, audit["table"]["classes"].index(name))
+    near, wide = rates[2] - rates[1], wide_upper - wide_lower
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (wide / near)[np.isfinite(wide / near) & (near > 0)]
-    return share, float(Z * np.median(ratio)) if len(ratio) else Z
+    return Share(*rates), float(Z * np.median(ratio)) if len(ratio) else Z
 
 
-def _at(audit: Mapping[str, Any], values: Any, points: np.ndarray) -> np.ndarray:
-    """A curve at other moments, by linear interpolation."""
-    clock, curve = numbers(audit["noise"].get("clock")), numbers(values)
-    return np.interp(points, clock, curve) if curve.shape == clock.shape else np.full(len(points), np.nan)
+def _curves_at(
+    audit: Mapping[str, Any], keys: tuple[str, ...], points: np.ndarray, index: int = -1
+) -> list[np.ndarray]:
+    """Curves at other moments, by linear interpolation; those of one class where its index is given."""
+    clock, found = numbers(audit["noise"].get("clock")), (audit["noise"].get("curves") or [{}])[0]
+    curves = [numbers(found.get(key)) for key in keys]
+    curves = [curve[index] if index < len(curve) else curve for curve in curves] if index >= 0 else curves
+    return [np.interp(points, clock, each) if each.shape == clock.shape else points * np.nan for each in curves]
 
 
 # Tests of a difference between two audits: of the share of wrong labels, and of a curve over the clock.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -144,9 +141,9 @@ def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{str(path)!r} was written by a newer version of labeltide (its format is {version}, this one reads up "
             f"to {VERSION}). Update labeltide with: pip install -U labeltide."
         )
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # as earlier versions wrote it
-        connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("PRAGMA synchronous = EXTRA")  # the folder, too, after the journal is gone
+    if version:  # nothing is written, so that a folder that is read-only can be read
+        return
     with _immediate(connection):
         if not connection.execute("PRAGMA user_version").fetchone()[0]:  # another process may have been first
             for statement in TABLES:
@@ -186,13 +183,10 @@ class DecisionStore:
     the store as a context manager.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, path: Path, copy: tempfile.TemporaryDirectory[str] | None = None
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.path = path
         self._connection = connection
         self._file = _file_identity(path)
-        self._copy = copy  # of a database in a folder that is read-only
         self._turn = threading.RLock()
         self._known: list[Decision] = []  # read before; rows are only ever added or undone
         self._n_undone = 0
@@ -207,15 +201,8 @@ class DecisionStore:
             )
         if not path.parent.is_dir():
             raise ValueError(f"Decisions are kept in the folder of an audit. There is no folder {str(folder)!r}.")
-        copy = None
-        if not create and not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)):
-            copy = tempfile.TemporaryDirectory(prefix="labeltide-")  # SQLite writes even in order to read
-            for file in (path, *(path.with_name(f"{DECISIONS}-{end}") for end in ("wal", "journal"))):
-                if file.exists():
-                    shutil.copyfile(file, Path(copy.name) / file.name)
-        opened = path if copy is None else Path(copy.name) / DECISIONS
         with _sentences(path):
-            connection = sqlite3.connect(opened, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
                 prepare_schema(connection, path)
                 problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -224,7 +211,7 @@ class DecisionStore:
             except BaseException:
                 connection.close()
                 raise
-        return cls(connection, path, copy)
+        return cls(connection, path)
 
     def __enter__(self) -> DecisionStore:
         return self
@@ -236,8 +223,6 @@ class DecisionStore:
         """Close the database; what was added is on the disk already."""
         with self._turn:
             self._connection.close()
-            if self._copy is not None:
-                self._copy.cleanup()
 
     def add_items(self, items: Iterable[Item]) -> None:
         """Add items in one transaction; those that are there stay as they are."""
@@ -304,10 +289,6 @@ class DecisionStore:
             if decision.undone_at is None:
                 latest[decision.reviewer, decision.item_id] = decision
         return sorted(latest.values(), key=lambda decision: decision.decision_id or 0)
-
-    def disputed(self) -> dict[str, list[Decision]]:
-        """The items on which reviewers differ, with their standing decisions; a skip does not count."""
-        return disputed_items(self.standing())
 
     def setting(self, name: str, default: Any = None) -> Any:
         """A value that was stored with the items, such as the seed of the sample."""

@@ -37,11 +37,9 @@ def prepare_queue(store: DecisionStore, audit: AuditFolder, n_suspects: int | No
     with store.transaction():  # a second review that starts at the same time waits, then sees this queue
         queued = [item for item in store.items() if item.position is not None]
         counts = {kind: sum(item.kind == kind for item in queued) for kind in ("suspect", "sample")}
-        default = {"suspect": 0, "sample": 0} if queued else {"suspect": SUSPECTS, "sample": SAMPLE}
         wanted = {"suspect": n_suspects, "sample": n_sample}
-        more = {
-            kind: max((default[kind] if count is None else count) - counts[kind], 0) for kind, count in wanted.items()
-        }
+        default = counts if queued else {"suspect": SUSPECTS, "sample": SAMPLE}
+        more = {kind: max((default[kind] if n is None else n) - counts[kind], 0) for kind, n in wanted.items()}
         if any(more.values()):
             start = counts["suspect"]
             ranked = rank_suspects(audit.lines, audit.summary.get("plan") or ())[start : start + more["suspect"]]

@@ -13,7 +13,7 @@ import numpy as np
 
 from labeltide import __version__
 from labeltide._files import to_json, write_json
-from labeltide.auditing.decisions import DecisionStore, audit_identity
+from labeltide.auditing.decisions import DecisionStore, audit_identity, disputed_items
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.format import count, display_name, interval, percent
 from labeltide.auditing.results import AUDIT
@@ -55,7 +55,7 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
                 "by_action": dict(Counter(decision.action for decision in standing)),
                 "by_reviewer": dict(Counter(decision.reviewer for decision in standing)),
             },
-            "disputed": len(store.disputed()),
+            "disputed": len(disputed_items(standing)),
             "sample": {
                 "drawn": outcomes.n_drawn,
                 "reviewed": len(outcomes.truth),

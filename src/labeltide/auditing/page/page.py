@@ -13,7 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from labeltide._files import write_atomically
-from labeltide.auditing.page import payload as page_tables
+from labeltide.auditing.page import format as forms
+from labeltide.auditing.page import payload as tables
+from labeltide.auditing.page import verdict as words
 from labeltide.auditing.page.draw import (
     NARROW,
     PANELS,
@@ -27,51 +29,11 @@ from labeltide.auditing.page.draw import (
     draw_svg,
     top_of,
 )
-from labeltide.auditing.page.format import (
-    Clock,
-    View,
-    clock_views,
-    display_name,
-    interval,
-    is_known,
-    name_markup,
-    number,
-    numbers,
-    p_value,
-    percent,
-    points_range,
-    read_numbers,
-    text_markup,
-)
+from labeltide.auditing.page.format import Clock, View, clock_views, display_name, number, numbers, p_value, percent
 from labeltide.auditing.page.payload import Results, build_payload, embed
-from labeltide.auditing.page.verdict import (
-    check_title,
-    classes_sentence,
-    consensus_cards,
-    is_noisy,
-    issues_sentence,
-    meaning,
-    prevalence_caveat,
-    rate_sentence,
-    reading_line,
-    shift_words,
-    size,
-    timing,
-    untold,
-    write_verdict,
-)
 from labeltide.auditing.results import PAGE
 
 SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
-CLASSES = 30  # rows of a table by class
-FILES = {
-    "issues.csv": "the labels to check, ranked, for spreadsheets",
-    "issues.parquet": "the same, for programs",
-    "labels.parquet": "every label: recorded, probability of being right and of being contested, suggested, corrected",
-    "noise.csv": "Q over the clock with its bands",
-    "audit.json": "all numbers, settings and versions",
-    "model/model.safetensors": "the fitted model, for labeltide predict",
-}
 
 
 def write_page(folder: Path, results: Results | None = None) -> Path:
@@ -91,13 +53,8 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
     folder = files("labeltide.auditing.page") / "templates"
     parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
     script = "(() => {\n" + "\n".join(["'use strict';", *parts]) + "\n})();\n"
-    drawer, test, agreement = Drawer(audit), audit["temporality"], audit.get("agreement") or {}
-    annotators = drawer.annotators() if drawer.can_draw else []
-    people = {panel.name: panel.detail for panel in annotators}
-    amounts = {
-        str(curve["annotator"]): curve["labels"] for curve in drawer.curves if curve.get("annotator") is not None
-    }
-    fleiss = agreement.get("fleiss")
+    drawer = Drawer(audit)
+    people = [curve for curve in drawer.curves if curve.get("annotator") is not None]
     # The policy in the page's head allows exactly this script.
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -109,31 +66,12 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
             data=Markup(embed(payload)),
             script=Markup(script),
             digest=digest,
-            files=FILES,
-            size=size(audit),
-            verdict=write_verdict(audit),
-            noisy=is_noisy(audit),
-            untold=untold(audit),
-            meaning=meaning,
-            check_title=check_title,
+            verdict=words.write_verdict(audit),
             clocks=[_over_clock(view) for view in clock_views(audit)],
-            annotators=annotators,
+            annotators=drawer.annotators() if drawer.can_draw else [],
+            amounts={str(curve["annotator"]): curve["labels"] for curve in people},
             kappa_drawing=drawer.agreement() if drawer.can_draw else None,
-            annotator_changes=page_tables.changes(test.get("per_annotator") or [], "annotator", people, amounts),
-            pairs=page_tables.pairs(agreement),
-            fleiss=(page_tables.kappa(fleiss), page_tables.kappa_word(fleiss)) if is_known(number(fleiss)) else None,
-            overview=audit["table"].get("overview") or [],
-            reading=reading_line(audit["table"]),
-            kappa_caveat=prevalence_caveat(agreement),
-            timing=timing(audit),
-            shift_words=shift_words,
-            timing_drawing=draw_shifts(timing(audit)),
-            plan=(audit.get("plan") or [])[: page_tables.PLAN],
-            sequences=(audit["issues"].get("by_sequence") or [])[: page_tables.SEQUENCES],
-            facts=page_tables.facts(audit),
-            settings=list((audit.get("settings") or {}).items()),
-            versions=[("labeltide", audit["labeltide"]), *(audit.get("versions") or {}).items()],
-            contested=None if untold(audit) else _contested(audit),
+            timing_drawing=draw_shifts(words.timing(audit)),
             compare=comparison_view(audit.get("compare")),
         )
     )
@@ -144,37 +82,13 @@ def _over_clock(view: View) -> dict[str, Any]:
     drawer, about = Drawer(view.audit), {"clock": view.clock, "anchor": view.anchor, "others": view.others}
     if not drawer.can_draw:
         return about | {"overall": [], "multiples": []}
-    by_class = drawer.by_class()
-    averages = {panel.name: panel.detail for panel in by_class}
     return about | {
         "overall": drawer.overall(),
-        "by_class": by_class,
+        "by_class": drawer.by_class(),
         "classes_left": max(0, len(drawer.classes) - PANELS),
-        "class_changes": page_tables.changes(view.audit["temporality"].get("per_class") or [], "class", averages, {}),
-        "moments": page_tables.as_numbers(drawer),
+        "class_changes": view.audit["temporality"].get("per_class") or [],
+        "moments": tables.as_numbers(drawer),
         "multiples": drawer.multiples(),
-    }
-
-
-def _contested(audit: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Contested labels, of all, by class and over the first clock; None where an audit does not tell."""
-    found = audit.get("contested") or {}
-    differs = number(found.get("contested"))
-    if not is_known(differs):
-        return None
-    clock = clock_views(audit)[0].clock
-
-    def row(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
-        return {"name": name, "labels": f"{entry['labels']:,}", "contested": percent(number(entry.get("contested")))}
-
-    by_class = [entry for entry in found.get("by_class") or [] if entry.get("labels")]
-    over_clock = [entry for entry in found.get("over_clock") or [] if entry.get("labels")]
-    return {
-        "differs": percent(differs),
-        "from_several": bool(found.get("from_several")),
-        "by_class": [row(str(entry["recorded"]), entry) for entry in by_class[:CLASSES]],
-        "over_clock": [row(clock.short(number(entry["clock"])), entry) for entry in over_clock],
-        "clock": clock.title,
     }
 
 
@@ -187,7 +101,7 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the template shows of a comparison; None where there is none."""
     if not compare:
         return None
-    clock, overall, panels, rows = None, list[Panel](), list[Panel](), []
+    overall, panels = list[Panel](), list[Panel]()
     if compare["clock"]:
         clock = Clock.read(compare["clock"])
         sizes = (("wide", WIDE), ("narrow", NARROW))
@@ -200,30 +114,7 @@ def comparison_view(compare: Mapping[str, Any] | None) -> dict[str, Any] | None:
         for curve in drawn:
             name = curve["class"]
             panels.append(Panel(str(name), _draw(compare, curve, clock, NARROW, top), p_value(p_values[name])))
-        rows = [
-            {
-                "name": entry["class"],
-                "at": clock.short(entry["at"]),
-                "then": percent(entry["then"]),
-                "now": percent(entry["now"]),
-                "difference": points_range(*read_numbers(entry, "lower", "upper")),
-                "p": p_value(number(entry["p_corrected"])),
-            }
-            for entry in compare["classes"]
-        ]
-    return {
-        **compare,
-        "words": [
-            f"Wrong labels: {rate_sentence(compare['rate'])}",
-            f"Labels to check: {issues_sentence(compare)}",
-            classes_sentence(compare),
-        ],
-        "clock": clock,
-        "overall": overall,
-        "panels": panels,
-        "rows": rows,
-        "kinds": [(kind, found) for kind, found in (compare["issues"] or {}).items() if found["count"]],
-    }
+    return {**compare, "overall": overall, "panels": panels}
 
 
 def write_consensus(path: Path, summary: Mapping[str, Any]) -> None:
@@ -237,21 +128,13 @@ def write_consensus(path: Path, summary: Mapping[str, Any]) -> None:
         drawing = draw_svg([Curve(values, [(lower, upper)])], points, Frame(clock, ends, top, NARROW), alt)
         panels.append(Panel(each["annotator"], drawing, percent(number(each["differs"]))))
     drawer = Drawer({**summary, "clock": summary["agreement_clock"], "noise": {"clock": points}, "table": summary})
-    agreement = summary["agreement"] or {}
     template = environment().get_template("consensus.html")
     text = template.render(
         found=summary,
         clock=clock,
-        cards=consensus_cards(summary),
+        cards=words.consensus_cards(summary),
         panels=panels,
         kappa_drawing=drawer.agreement(),
-        kappa_caveat=prevalence_caveat(agreement),
-        pairs=page_tables.pairs(agreement),
-        number=number,
-        is_known=is_known,
-        interval=interval,
-        points_range=points_range,
-        p_value=p_value,
     )
     write_atomically(path, text.encode("utf-8", "replace"))
 
@@ -307,5 +190,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(name=name_markup, text=text_markup, percent=percent)
+    found.filters.update(name=forms.name_markup, text=forms.text_markup)
+    found.filters.update({each.__name__: each for each in (display_name, number, percent, p_value)})
+    found.tests["known"] = lambda value: forms.is_known(number(value))
+    found.globals.update(forms=forms, tables=tables, words=words)
     return found

@@ -19,22 +19,7 @@ import pyarrow.parquet as pq
 from labeltide._display import thinned
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.page.draw import Drawer
-from labeltide.auditing.page.format import (
-    LONG,
-    change_words,
-    clock_views,
-    count,
-    display_name,
-    interval,
-    is_known,
-    join_words,
-    number,
-    p_value,
-    percent,
-    seconds,
-    shorten,
-    sound,
-)
+from labeltide.auditing.page.format import LONG, interval, is_known, number, percent, shorten, sound
 from labeltide.auditing.results import AUDIT, ISSUES, LABEL_COLUMNS, LABELS
 from labeltide.tables.files import format_of
 
@@ -260,23 +245,8 @@ def _gaps(times: Sequence[Any]) -> list[int]:
 
 # The tables of the page: numbers chosen, ordered and put in words, for the template to lay out.
 
-PLAN, PAIRS, SEQUENCES = 50, 30, 15  # rows shown
-NAMES = ("classes", "features", "annotators")  # lists of names in the description of a table
+PAIRS = 30  # rows shown
 MOMENTS = 13  # rows of the curve as numbers
-
-
-def changes(
-    entries: Sequence[Mapping[str, Any]], key: str, rates: Mapping[str, str], labels: Mapping[str, int]
-) -> list[dict[str, str]]:
-    """Change over the clock with its interval and test, per class or annotator."""
-    rows = []
-    for entry in entries:
-        name = str(entry[key])
-        change = change_words(entry) or "unknown"
-        amount = f"{labels[name]:,}" if name in labels else ""
-        p = "cannot be tested" if entry.get("method") == "none" else p_value(number(entry.get("p_value")))
-        rows.append({"name": name, "labels": amount, "rate": rates.get(name, ""), "change": change, "sure": p})
-    return rows
 
 
 def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
@@ -296,18 +266,9 @@ def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
     return names, rows
 
 
-def pairs(agreement: Mapping[str, Any]) -> list[dict[str, str]]:
+def pairs(agreement: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The pairs that agree least, first."""
-    ranked = sorted(agreement.get("cohen") or [], key=lambda entry: number(entry.get("kappa")))[:PAIRS]
-    return [
-        {
-            **{side: str(each[side]) for side in ("a", "b")},
-            "kappa": kappa(each.get("kappa")),
-            "word": kappa_word(each.get("kappa")),
-            "steps": f"{each['steps']:,}",
-        }
-        for each in ranked
-    ]
+    return sorted(agreement.get("cohen") or [], key=lambda entry: number(entry.get("kappa")))[:PAIRS]
 
 
 def kappa(value: Any) -> str:
@@ -321,28 +282,6 @@ def kappa_word(value: Any) -> str:
         return ""
     steps = ((0.0, "none"), (0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
     return next((word for limit, word in steps if coefficient <= limit), "almost perfect")
-
-
-def facts(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was read, how long it took, with what."""
-    table, clocks = audit["table"], [view.clock.title for view in clock_views(audit)]
-    columns = [f"{role} = {name}" for role, name in (table.get("columns") or {}).items() if name is not None]
-    spent = audit.get("seconds") or {}
-    times = [f"{stage} {seconds(number(amount))}" for stage, amount in spent.items() if is_known(number(amount))]
-    rows = [
-        ("Table", str(table["name"])),
-        ("Size", ", ".join(count(table[f"{each}s"], each) for each in ("row", "label", "sequence"))),
-        ("Columns", "; ".join(columns)),
-        *(
-            (part.capitalize(), join_words([display_name(name) for name in table.get(part) or []], 12))
-            for part in NAMES
-        ),
-        ("Clocks" if len(clocks) > 1 else "Clock", "; ".join(clocks)),
-        ("Made", str(audit.get("created") or "")),
-        ("Time", ", ".join(times)),
-        ("Command", str(audit.get("command") or "")),
-    ]
-    return [(name, value) for name, value in rows if value]
 
 
 # The results of an audit that its page shows: in memory, or read from the folder that the audit wrote.

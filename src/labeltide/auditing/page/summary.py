@@ -6,12 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from markupsafe import Markup
 
 from labeltide import __version__
 from labeltide._files import to_json
@@ -25,7 +23,6 @@ from labeltide.auditing.page.format import (
     interval,
     is_known,
     join_words,
-    name_markup,
     number,
     p_value,
     percent,
@@ -33,6 +30,7 @@ from labeltide.auditing.page.format import (
     read_numbers,
     terminal_text,
 )
+from labeltide.auditing.page.page import environment
 from labeltide.auditing.page.verdict import (
     HEAD,
     again_words,
@@ -112,20 +110,10 @@ def _change_line(view: View) -> str:
 
 def summary_html(audit: Mapping[str, Any], folder: Path | None = None) -> str:
     """A small piece of HTML for notebooks; `folder` is where the page is."""
-    style = (files("labeltide.auditing.page") / "templates" / "audit_summary.css").read_text(encoding="utf-8")
-    verdict, drawers = write_verdict(audit), [Drawer(view.audit) for view in clock_views(audit)]
-    row = Markup("<dt>{}</dt><dd><strong>{}.</strong> {}</dd>")
-    rows = [row.format(card.question, card.answer, card.detail) for card in verdict.cards]
-    parts = [
-        Markup("<style>{}</style>").format(Markup(style)),
-        Markup("<p><strong>{}</strong>: {}</p>").format(name_markup(audit["table"]["name"], 80), size(audit)),
-        Markup("<p><strong>{}</strong></p>").format(verdict.headline),
-        *(drawer.overall()[0].drawing for drawer in drawers if drawer.can_draw),
-        Markup("<dl>{}</dl>").format(Markup("").join(rows)),
-        Markup("<p><strong>Careful.</strong> {}</p>").format(verdict.caution) if verdict.caution else Markup(""),
-        Markup("<p>The whole page: {}</p>").format(display_name(folder / "report.html", 200)) if folder else Markup(""),
-    ]
-    return str(Markup('<div class="labeltide-audit">{}</div>').format(Markup("").join(parts)))
+    drawers = [Drawer(view.audit) for view in clock_views(audit)]
+    drawings = [drawer.overall()[0].drawing for drawer in drawers if drawer.can_draw]
+    page = folder / "report.html" if folder else None
+    return environment().get_template("audit_summary.html").render(audit=audit, drawings=drawings, page=page)
 
 
 # Results for terminals and pipelines: text, JSON, GitHub workflow commands, and a limit on wrong labels.

@@ -367,64 +367,29 @@ def units_behind(test: Mapping[str, Any]) -> str:
     return said.get(str(method), "")
 
 
-CHECKS = {  # title and meaning of a diagnostic by a part of its name
-    "burst": ("Bursts of mistakes", "Mistakes that come in runs look like true changes, so some may be missed."),
-    "identif": (
-        "Identifiability",
-        "If labels do not persist, a wrong label cannot be separated from a class that the signals do not determine.",
-    ),
-    "support": (
-        "Signals and labels",
-        "If signals do not predict the labels, only single labels that differ from their neighbours can be found.",
-    ),
-    "recordings": (
-        "Single recordings",
-        "Labels that belong to another recording, or a broken sensor, spoil whole recordings.",
-    ),
-    "delay": (
-        "Varying delays",
-        "If labels follow the signals with varying delays, the labels after each change are wrong.",
-    ),
-    "planted class": (
-        "Planted errors of a class",
-        "If planted errors of a class are not found, real ones are not found either.",
-    ),
-    "planted": (
-        "Planted errors",
-        "Known errors are planted in copies of the study. If these are not found, real ones are not found either.",
-    ),
-    "information": (
-        "Information",
-        "If nothing predicts the labels, every share of wrong labels explains them equally well.",
-    ),
-    "mostly_right": (
-        "Right more often than not",
-        "If a class is mostly recorded as another, the audit will swap the two.",
-    ),
-    "confounding": (
-        "Clock and class",
-        "If each class occurs at its own times, effects of features and of time cannot be separated.",
-    ),
-    "circular": ("Corrected by a model", "Labels that a model has corrected agree with models, right or wrong."),
-    "copies": ("Copies", "Copies of a recording confirm each other, whether their labels are right or not."),
-    "leak": ("Leaking column", "A column derived from the labels repeats their mistakes."),
-    "drift": ("Drift", "If people or sensors change over the clock, this may look like a change in the mistakes."),
-    "balance": (
-        "Class balance",
-        "If classes are more common at some times, this may look like a change in the mistakes.",
-    ),
-    "together": ("Shared mistakes", "If annotators make the same mistakes, these are taken for the truth."),
+TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says what they mean
+    "burst": "Bursts of mistakes",
+    "identif": "Identifiability",
+    "support": "Signals and labels",
+    "recordings": "Single recordings",
+    "delay": "Varying delays",
+    "planted class": "Planted errors of a class",
+    "planted": "Planted errors",
+    "information": "Information",
+    "mostly_right": "Right more often than not",
+    "confounding": "Clock and class",
+    "circular": "Corrected by a model",
+    "copies": "Copies",
+    "leak": "Leaking column",
+    "drift": "Drift",
+    "balance": "Class balance",
+    "together": "Shared mistakes",
 }
 
 
 def check_title(name: str) -> str:
     """The heading of a check; an unknown one keeps its own name."""
-    return next((title for key, (title, _) in CHECKS.items() if key in str(name).lower()), str(name).replace("_", " "))
-
-
-def meaning(name: str) -> str:
-    """What a check looks for, where it is known."""
-    return next((words for key, (_, words) in CHECKS.items() if key in str(name).lower()), "")
+    return next((title for key, title in TITLES.items() if key in str(name).lower()), str(name).replace("_", " "))
 
 
 # The kappa paradox: kappa is low though annotators agree, because one class rules (Feinstein and Cicchetti 1990).
