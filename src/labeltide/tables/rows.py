@@ -191,9 +191,8 @@ def find_rows(
 
 
 def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) -> Steps:
-    order = columns.time or _new_name("order of rows", table)
-    whole_table = _new_name("whole table", table)
-    parts = {name: table[name] for name in columns.sequence} or {whole_table: pa.array(["table"] * len(table))}
+    order = columns.time or "\0order"  # no column of a table has such a name (`load_table`)
+    parts = {name: table[name] for name in columns.sequence} or {"\0table": pa.array(["table"] * len(table))}
     parts[order] = moments.order if moments else pa.array(np.arange(len(table)))
     roles = {"sequence": list(parts)[:-1], "time": [order], "annotator": []}
     if columns.annotator:
@@ -216,12 +215,6 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
             way_out += " If clocks went back an hour there, name the place with the option timezone (--timezone "
             way_out += "Europe/Berlin)."
         raise RepeatedRowsError(error.rows, bool(columns.annotator), way_out) from None
-
-
-def _new_name(wish: str, table: pa.Table) -> str:
-    while wish in table.column_names:
-        wish += "_"
-    return wish
 
 
 # Rows that cannot be placed: without a time or a sequence, or exact repeats of an earlier row.

@@ -47,24 +47,26 @@ class Tidying:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
-        for name in self.plain:
-            if name in table.column_names and pa.types.is_dictionary(table[name].type):
-                table = _change(table, [name], lambda array: array.cast(array.type.value_type))
-        table = _change(table, self.in_text, lambda array: text_numbers(array) if is_text(array.type) else array)
+        table = _change(table, self.plain, lambda array: array.cast(array.type.value_type), pa.types.is_dictionary)
+        table = _change(table, self.in_text, text_numbers, is_text)
         for name, zone in self.zones.items():
-            if name in table.column_names and pa.types.is_timestamp(table[name].type):
-                kind = pa.timestamp(table[name].type.unit, zone)
-                table = _change(table, [name], lambda array, kind=kind: array.cast(kind))  # type: ignore[misc]
-        table = with_numbers(table, self.as_numbers)
+            set_zone = lambda array, zone=zone: array.cast(pa.timestamp(array.type.unit, zone))  # noqa: E731
+            table = _change(table, [name], set_zone, pa.types.is_timestamp)
+        table = _change(table, self.as_numbers, comma_numbers, is_text)
         if not self.missing and not self.spelled:
             return table
         return _change(table, self.labels, lambda array: _relabel(array, self.missing, self.spelled))
 
 
-def _change(table: pa.Table, names: Iterable[str], change: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """The table with some of its columns changed; names of other columns are ignored."""
+def _change(
+    table: pa.Table,
+    names: Iterable[str],
+    change: Callable[[pa.Array], pa.Array],
+    is_type: Callable[[pa.DataType], bool] = lambda kind: True,
+) -> pa.Table:
+    """The table with those of some columns changed that are of a type; names of other columns are ignored."""
     for name in names:
-        if name in table.column_names:
+        if name in table.column_names and is_type(table[name].type):
             table = table.set_column(table.column_names.index(name), name, change(whole(table[name])))
     return table
 
@@ -582,7 +584,7 @@ def _key(text: str) -> str:
 
 # Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.
 
-COMMAS = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?\s*$"
+COMMAS = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?\s*$|^[\s\p{Z}]*$"  # or a blank text
 THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*$"  # also a number with commas between thousands
 FIRST = 100  # texts that are looked at before all
 
@@ -606,17 +608,12 @@ class CommaCount:
         """Look at more texts."""
         if self.are_numbers:
             texts = array.drop_null()
-            self.are_numbers = _are_numbers(texts[:FIRST]) and _are_numbers(texts)
+            self.are_numbers = _match(texts[:FIRST], COMMAS) and _match(texts, COMMAS)
         if self.are_numbers:
             with_comma = texts.filter(pc.match_substring(texts, ","))
             if len(with_comma):
                 self.example = self.example or with_comma[0].as_py().strip()
                 self.are_thousands &= _match(with_comma, THOUSANDS)
-
-    @property
-    def has_commas(self) -> bool:
-        """Whether all texts are numbers, one at least with a comma."""
-        return self.are_numbers and bool(self.example)
 
 
 def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str]]:
@@ -624,8 +621,9 @@ def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str
 
     A column whose numbers all have three digits behind the comma, as 1,234, may be of thousands: it stays text.
     """
-    read = [name for name, count in counts.items() if count.has_commas and not count.are_thousands]
-    open_ = [name for name, count in counts.items() if count.has_commas and count.are_thousands]
+    found = {name: count for name, count in counts.items() if count.are_numbers and count.example}
+    read = [name for name, count in found.items() if not count.are_thousands]
+    open_ = [name for name in found if name not in read]
     messages = [f'Read as numbers with decimal commas: {quoted(read)} ("3,14" is 3.14).'] if read else []
     if open_:
         example = counts[open_[0]].example
@@ -641,22 +639,13 @@ def read_decimal_commas(table: pa.Table, names: Sequence[str]) -> pa.Table:
     counts = {name: CommaCount() for name in names if name in table.column_names and is_text(table[name].type)}
     for name, count in counts.items():
         count.add(whole(table[name]))
-    return with_numbers(table, choose_commas(counts)[0])
-
-
-def with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The table with some columns of texts with decimal commas as numbers."""
-    return _change(table, names, lambda array: comma_numbers(array) if is_text(array.type) else array)
+    return _change(table, choose_commas(counts)[0], comma_numbers)
 
 
 def comma_numbers(array: pa.Array) -> pa.Array:
     """Texts with decimal commas as numbers, null where nothing stands."""
     plain = pc.replace_substring(pc.replace_substring(pc.utf8_trim_whitespace(array), ".", ""), ",", ".")
     return pc.if_else(pc.equal(plain, ""), pa.scalar(None, plain.type), plain).cast(pa.float64())
-
-
-def _are_numbers(texts: pa.Array) -> bool:
-    return _match(texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), "")), COMMAS)
 
 
 def _match(texts: pa.Array, pattern: str) -> bool:
