@@ -32,19 +32,12 @@ class OpenTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: an Arrow array, or Python objects where Arrow has no type for them.
-
-    Attributes
-    ----------
-    array : Arrow array without dictionary encoding, or None where the column holds Python objects
-    kind : the name of its type, for sentences
-    to_list : gives the values as Python objects
-    """
+    """One column: an Arrow array, or Python objects where Arrow has no type for them."""
 
     name: str
-    array: pa.Array | None
-    kind: str
-    to_list: Callable[[], list[Any]]
+    array: pa.Array | None  # without dictionary encoding; None where the column holds Python objects
+    kind: str  # the name of its type, for sentences
+    to_list: Callable[[], list[Any]]  # gives the values as Python objects
 
     @classmethod
     def of_series(cls, series: nw.Series) -> Column:
@@ -370,9 +363,8 @@ def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], si
     same_step = np.append(False, (keys[:2, 1:] == keys[:2, :-1]).all(0))
     repeats = same_step & np.append(False, keys[2, 1:] == keys[2, :-1])
     if repeats.any():
-        way_out = "Drop the repeats."
-        if not roles["annotator"]:
-            way_out = "Give annotator= if several people labelled a step, or drop repeats."
+        several = "Give annotator= if several people labelled a step, or drop repeats."
+        way_out = "Drop the repeats." if roles["annotator"] else several
         raise RepeatedRowsError(np.sort(order[repeats]), bool(roles["annotator"]), way_out)
     rows = order[~same_step]
     step_of_row = np.empty(n_rows, dtype=np.int64)

@@ -50,9 +50,8 @@ class Encoder:
             The first step of the sequence to which each step belongs.
         """
         if self.levels:
-            shown = self.levels[1:] if len(self.names) < len(self.levels) else self.levels
-            skipped = len(self.levels) - len(shown)
-            return [(values == index + skipped).astype(np.float32) for index in range(len(shown))]
+            shown = range(len(self.levels) - len(self.names), len(self.levels))  # without the first of two levels
+            return [(values == index).astype(np.float32) for index in shown]
         gaps = np.isnan(values)
         if self.is_log:
             if values[~gaps].size and not -1e-6 <= values[~gaps].min() <= values[~gaps].max() <= 1 + 1e-6:

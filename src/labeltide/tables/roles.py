@@ -61,20 +61,12 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """How an audit reads a table, in addition to which columns it reads.
+    """How an audit reads a table, in addition to which columns it reads."""
 
-    Attributes
-    ----------
-    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
-    missing : labels that stand for a missing one, as `tidy.choose_missing` takes them
-    classes : the only labels that are allowed; None finds them
-    timezone : name of a time zone (IANA), to whose wall clock times are converted; None keeps hours as written
-    """
-
-    drop_bad_rows: bool = False
-    timezone: str | None = None
-    missing: Labels = None
-    classes: Labels = None
+    drop_bad_rows: bool = False  # leave out rows without a time or a sequence and exact repeats of an earlier row
+    timezone: str | None = None  # (IANA) to whose wall clock times are converted; None keeps hours as written
+    missing: Labels = None  # labels that stand for a missing one, as `tidy.choose_missing` takes them
+    classes: Labels = None  # the only labels that are allowed; None finds them
 
     def __post_init__(self) -> None:
         check_timezone(self.timezone)

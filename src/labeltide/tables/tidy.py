@@ -24,34 +24,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tidying:
-    """What is changed in a table, or in any part of it; done twice, it changes nothing more.
+    """What is changed in a table, or in any part of it; done twice, it changes nothing more."""
 
-    Attributes
-    ----------
-    as_numbers : columns of numbers with decimal commas
-    labels : columns of labels
-    missing : labels that stand for a missing one
-    spelled : the spelling to take for each label that is replaced
-    plain : columns that are read without dictionary encoding
-    in_text : columns of text that are read as numbers, with gaps in place of other texts; of tables in parts alone
-    zones : time zones of columns of moments, which sorting on disk does not keep
-    """
-
-    as_numbers: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    missing: frozenset[Hashable] = frozenset()
-    spelled: Mapping[str, str] = field(default_factory=dict)
-    plain: tuple[str, ...] = ()
-    in_text: tuple[str, ...] = ()
-    zones: Mapping[str, str] = field(default_factory=dict)
+    as_numbers: tuple[str, ...] = ()  # columns of numbers with decimal commas
+    labels: tuple[str, ...] = ()  # columns
+    missing: frozenset[Hashable] = frozenset()  # labels that stand for a missing one
+    spelled: Mapping[str, str] = field(default_factory=dict)  # the spelling to take for each label that is replaced
+    plain: tuple[str, ...] = ()  # columns that are read without dictionary encoding
+    in_text: tuple[str, ...] = ()  # columns of text as numbers, other texts as gaps; of tables in parts alone
+    zones: Mapping[str, str] = field(default_factory=dict)  # of columns of moments: sorting on disk does not keep them
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
         table = _change(table, self.plain, lambda array: array.cast(array.type.value_type), pa.types.is_dictionary)
         table = _change(table, self.in_text, text_numbers, is_text)
         for name, zone in self.zones.items():
-            set_zone = lambda array, zone=zone: array.cast(pa.timestamp(array.type.unit, zone))  # noqa: E731
-            table = _change(table, [name], set_zone, pa.types.is_timestamp)
+            if name in table.column_names and pa.types.is_timestamp(table[name].type):
+                kind = pa.timestamp(table[name].type.unit, zone)
+                table = _change(table, [name], lambda array, kind=kind: array.cast(kind))  # type: ignore[misc]
         table = _change(table, self.as_numbers, comma_numbers, is_text)
         if not self.missing and not self.spelled:
             return table
@@ -135,24 +125,14 @@ TYPES: dict[str, Callable[[pa.DataType], bool]] = {  # the type of a column in w
 
 @dataclass(frozen=True)
 class ColumnOverview:
-    """What is known of one column.
-
-    Attributes
-    ----------
-    name : of the column
-    type : in words; "" where the column was not read
-    missing : rows in which nothing stands; None where the column was not read
-    levels : distinct values; None where there are very many, or where the column was not read
-    role : sequence, time, label, annotator, clock, trusted, feature, or left out; several with commas
-    why : why it is left out, or how it was read
-    """
+    """What is known of one column."""
 
     name: str
-    type: str
-    missing: int | None
-    levels: int | None
-    role: str
-    why: str = ""
+    type: str  # in words; "" where the column was not read
+    missing: int | None  # rows in which nothing stands; None where the column was not read
+    levels: int | None  # distinct values; None where there are very many, or where the column was not read
+    role: str  # sequence, time, label, annotator, clock, trusted, feature, or left out; several with commas
+    why: str = ""  # it is left out, or how it was read
 
 
 def describe_overview(
@@ -162,13 +142,7 @@ def describe_overview(
     columns: RoleColumns,
     features: Features,
 ) -> tuple[ColumnOverview, ...]:
-    """The overview of a table, once it is tidied.
-
-    Parameters
-    ----------
-    counts : of the columns that were read, as they were given
-    names : of all columns of the table
-    """
+    """The overview of a table, once it is tidied; `counts` are of the columns that were read, `names` of all."""
     why = {**columns.left_out, **features.left_out}
     roles: dict[str, Sequence[str | None]] = {
         "sequence": columns.sequence,
@@ -208,27 +182,16 @@ MAX_COUNTED = 20_000  # distinct values of any column that are
 
 @dataclass
 class ColumnCount:
-    """Type, missing values and distinct values of a column.
-
-    Attributes
-    ----------
-    missing : rows in which nothing stands, blank texts among them
-    blank : rows with a text of blanks alone
-    present : rows in which something stands
-    values : distinct values without blank texts; None where there are very many
-    blanks : distinct blank texts
-    numbers : texts that are numbers, in columns that may be features
-    is_many : whether the first values differ so much that their number says nothing
-    """
+    """Type, missing values and distinct values of a column."""
 
     kind: pa.DataType
-    missing: int = 0
-    blank: int = 0
-    present: int = 0
-    values: pa.Array | None = None
-    blanks: set[str] = field(default_factory=set)
-    numbers: int = 0
-    is_many: bool = False
+    missing: int = 0  # rows in which nothing stands, blank texts among them
+    blank: int = 0  # rows with a text of blanks alone
+    present: int = 0  # rows in which something stands
+    values: pa.Array | None = None  # distinct values without blank texts; None where there are very many
+    blanks: set[str] = field(default_factory=set)  # distinct blank texts
+    numbers: int = 0  # texts that are numbers, in columns that may be features
+    is_many: bool = False  # whether the first values differ so much that their number says nothing
 
     def __post_init__(self) -> None:
         if not pa.types.is_nested(self.kind):
@@ -271,17 +234,11 @@ class ColumnCount:
 
 @dataclass
 class TableCounts:
-    """What is known of the columns of a table, as it was given.
-
-    Attributes
-    ----------
-    commas : of columns of text that may be numbers with decimal commas
-    labels : how often each value stands in a column of labels
-    """
+    """What is known of the columns of a table, as it was given."""
 
     columns: dict[str, ColumnCount] = field(default_factory=dict)
-    commas: dict[str, CommaCount] = field(default_factory=dict)
-    labels: dict[str, Counter[Hashable]] = field(default_factory=dict)
+    commas: dict[str, CommaCount] = field(default_factory=dict)  # of columns of text that may have decimal commas
+    labels: dict[str, Counter[Hashable]] = field(default_factory=dict)  # how often each value stands in a column
 
     def add(self, table: pa.Table, roles: RoleColumns) -> None:
         """Count more rows: Arrow arrays of simple types (`intake.load_table`)."""
@@ -317,20 +274,12 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class WholeColumns:
-    """What is known of the columns of a whole table, of which a part is encoded.
+    """What is known of the columns of a whole table, of which a part is encoded."""
 
-    Attributes
-    ----------
-    texts : the distinct texts of a column; None where there are very many
-    varying : columns that hold several values
-    in_text : columns of text that are read as numbers, with gaps in place of other texts
-    is_drawn : whether the part is a sample of the table
-    """
-
-    texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
-    varying: Collection[str] = ()
-    in_text: Collection[str] = ()
-    is_drawn: bool = False
+    texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)  # distinct ones; None for very many
+    varying: Collection[str] = ()  # columns that hold several values
+    in_text: Collection[str] = ()  # columns of text that are read as numbers, with gaps in place of other texts
+    is_drawn: bool = False  # whether the part is a sample of the table
 
 
 WHOLE = WholeColumns()  # the table is not a part
@@ -591,18 +540,11 @@ FIRST = 100  # texts that are looked at before all
 
 @dataclass
 class CommaCount:
-    """Whether the texts of a column, which may come part by part, are numbers with decimal commas.
+    """Whether the texts of a column, which may come part by part, are numbers with decimal commas."""
 
-    Attributes
-    ----------
-    are_numbers : all texts so far are numbers or blank
-    are_thousands : all texts with a comma so far may be numbers with commas between thousands
-    example : the first text with a comma; "" where there is none
-    """
-
-    are_numbers: bool = True
-    are_thousands: bool = True
-    example: str = ""
+    are_numbers: bool = True  # all texts so far are numbers or blank
+    are_thousands: bool = True  # all texts with a comma so far may be numbers with commas between thousands
+    example: str = ""  # the first text with a comma
 
     def add(self, array: pa.Array) -> None:
         """Look at more texts."""

@@ -67,7 +67,7 @@ def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
     usual = float(np.median(spent)) if len(spent) else 0.0
     gaps = count_gaps(steps, usual)
     count = int((gaps > 1).sum())
-    return (gaps, say_gaps(count, usual, _dated(steps))) if count else (None, "")
+    return (gaps, say_gaps(count, usual, steps.times.dtype.kind == "M")) if count else (None, "")
 
 
 def count_gaps(steps: Steps, usual: float) -> np.ndarray:
@@ -90,7 +90,9 @@ def say_gaps(count: int, usual: float, dated: bool) -> str:
 
 def _spent(steps: Steps) -> tuple[np.ndarray, np.ndarray]:
     """Which steps follow another of their sequence, and the time from that, in seconds or the unit of the column."""
-    moments = steps.times.astype("datetime64[us]").astype(np.int64) / 1e6 if _dated(steps) else steps.times
+    moments = steps.times
+    if moments.dtype.kind == "M":
+        moments = moments.astype("datetime64[us]").astype(np.int64) / 1e6
     follows = np.append(False, steps.sequence[1:] == steps.sequence[:-1])
     with np.errstate(invalid="ignore", over="ignore"):  # times may be infinite
         return follows, np.append(0.0, np.diff(moments.astype(np.float64)))[follows]
@@ -156,10 +158,6 @@ def _parse(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | None, tup
         f"The time column {quoted([name])} must hold moments or numbers. It holds texts that are read as neither, such "
         f"as {quoted([example])}. {WAY_OUT}"
     )
-
-
-def _dated(steps: Steps) -> bool:
-    return bool(np.issubdtype(steps.times.dtype, np.datetime64))
 
 
 def written_length(usual: float, dated: bool) -> str:
