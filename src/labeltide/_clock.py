@@ -104,10 +104,15 @@ class Cells(NamedTuple):
 
 
 def find_cells(clock: np.ndarray, mask: np.ndarray, period: Period, most: int) -> Cells:
-    """The cells of clocks of shape (n, steps, clocks), at most `most`."""
+    """At most `most` cells of clocks of shape (n, steps, clocks), on a regular grid where distinct moments are more."""
     periods = _periods(period, clock.shape[-1])
-    moments = int(most ** (1 / len(periods)) + 1e-9)
-    return Cells(tuple(_axis(clock[mask, i], length, moments) for i, length in enumerate(periods)), periods)
+    n_moments = int(most ** (1 / len(periods)) + 1e-9)
+    axes = [np.unique(wrap_clock(clock[mask, i], length)) for i, length in enumerate(periods)]
+    for i, (axis, length) in enumerate(zip(axes, periods, strict=True)):
+        if len(axis) > n_moments:
+            turns = np.arange(n_moments)
+            axes[i] = np.linspace(axis[0], axis[-1], n_moments) if length is None else turns * (length / n_moments)
+    return Cells(tuple(axes), periods)
 
 
 def cells_of(grid: np.ndarray, period: Period) -> Cells:
@@ -126,14 +131,6 @@ def _periods(period: Period, count: int) -> tuple[float | None, ...]:
     if not isinstance(periods, tuple | list) or len(periods) != count:
         raise ValueError(f"With {count} clocks, period must name one for each, such as (None, 24). Got {period!r}.")
     return tuple(periods)
-
-
-def _axis(moments: np.ndarray, period: float | None, most: int) -> np.ndarray:
-    """The distinct moments of a clock or, where there are more than `most`, a regular grid."""
-    distinct = np.unique(wrap_clock(moments, period))
-    if len(distinct) <= most:
-        return distinct
-    return np.linspace(distinct[0], distinct[-1], most) if period is None else np.arange(most) * (period / most)
 
 
 def nearest(moments: np.ndarray, axis: np.ndarray, period: float | None) -> np.ndarray:

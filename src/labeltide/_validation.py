@@ -190,16 +190,12 @@ def as_labels(y: ArrayLike) -> np.ndarray:
         if not isinstance(y, np.ndarray) and labels.dtype.kind in "US":
             objects = np.asarray(y, dtype=object)
             labels = labels if all(isinstance(value, str) for value in objects.ravel()) else objects
-    return _in_one_form(labels) if labels.dtype.kind in "UO" else labels
-
-
-def _in_one_form(labels: np.ndarray) -> np.ndarray:
-    """Texts in Unicode's form NFC, in which an accented letter is one character, however it was typed."""
-    texts = {value for value in labels.ravel().tolist() if isinstance(value, str) and not value.isascii()}
+    flat = labels.ravel().tolist() if labels.dtype.kind in "UO" else []
+    texts = {value for value in flat if isinstance(value, str) and not value.isascii()}
     changed = {text: normalize("NFC", text) for text in texts if normalize("NFC", text) != text}
     if not changed:
         return labels
-    flat = [changed.get(value, value) if isinstance(value, str) else value for value in labels.ravel().tolist()]
+    flat = [changed.get(value, value) if isinstance(value, str) else value for value in flat]
     return np.fromiter(flat, dtype=object, count=len(flat)).reshape(labels.shape).astype(labels.dtype)
 
 
@@ -235,11 +231,9 @@ def is_whole(value: Any) -> bool:
 
 def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tuple[Hashable, ...]:
     """The distinct labels, sorted where they can be sorted, else in order of appearance."""
-    values = labels[present]
+    values = labels[present] if labels.dtype == object else np.unique(labels[present])
     if not len(values):
         raise ValueError(f"{name} holds no label at all: every step is missing (-1, None or NaN) or beyond `lengths`.")
-    if labels.dtype != object:
-        return check_classes([value.item() for value in np.unique(values)], name)
     try:
         classes = list(dict.fromkeys(v.item() if isinstance(v, np.generic) else v for v in values))
     except TypeError:
@@ -270,23 +264,16 @@ def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...
 def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Hashable], name: str = "y") -> np.ndarray:
     """Codes 0 .. classes - 1 as signed bytes, -1 where not present."""
     index = {value: code for code, value in enumerate(classes)}
-    values = labels[present]
-    if labels.dtype == object:
-        code_of = {v: index.get(normalize("NFC", v) if isinstance(v, str) else v, -1) for v in values}
-        codes_present = np.fromiter((code_of[v] for v in values), dtype=np.int8, count=len(values))
-        unknown = list(dict.fromkeys(v for v, code in zip(values, codes_present, strict=True) if code < 0))
-    else:
-        distinct, inverse = np.unique(values, return_inverse=True)
-        lookup = np.array([index.get(value.item(), -1) for value in distinct], dtype=np.int8)
-        codes_present = lookup[inverse.reshape(-1)] if len(distinct) else np.zeros(0, np.int8)
-        unknown = [value.item() for value, code in zip(distinct, lookup, strict=True) if code < 0]
+    values = labels[present].tolist()
+    code_of = {v: index.get(normalize("NFC", v) if isinstance(v, str) else v, -1) for v in dict.fromkeys(values)}
+    unknown = [value for value, code in code_of.items() if code < 0]
     if unknown:
         raise ValueError(
             f"{name} holds labels that are not among the known ones: {listed(unknown)}. "
             f"Known labels: {listed(classes)}."
         )
     codes = np.full(labels.shape, -1, dtype=np.int8)
-    codes[present] = codes_present
+    codes[present] = [code_of[value] for value in values]
     return codes
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -33,19 +32,12 @@ class OpenTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: an Arrow array, or Python objects where Arrow has no type for them.
-
-    Attributes
-    ----------
-    array : Arrow array without dictionary encoding, or None where the column holds Python objects
-    kind : the name of its type, for sentences
-    to_list : gives the values as Python objects
-    """
+    """One column: an Arrow array, or Python objects where Arrow has no type for them."""
 
     name: str
-    array: pa.Array | None
-    kind: str
-    to_list: Callable[[], list[Any]]
+    array: pa.Array | None  # without dictionary encoding; None where the column holds Python objects
+    kind: str  # the name of its type, for sentences
+    to_list: Callable[[], list[Any]]  # gives the values as Python objects
 
     @classmethod
     def of_series(cls, series: nw.Series) -> Column:
@@ -223,7 +215,16 @@ def factorize_labels(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 def factorize(column: Column, role: str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Codes into the distinct values, in order of appearance; nulls are -1, or an error in a named role."""
-    codes, distinct = _factorize_arrow(column.array) or _factorize_objects(column)
+    try:
+        if column.array is None:
+            raise pa.ArrowNotImplementedError
+        encoded = column.array.dictionary_encode(null_encoding="encode")
+        values = encoded.dictionary
+        if pa.types.is_timestamp(values.type) and values.type.unit == "ns":  # Python knows no nanoseconds
+            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        codes, distinct = encoded.indices.to_numpy(), _as_objects(values.to_pylist())
+    except pa.ArrowException:
+        codes, distinct = _factorize_objects(column)
     codes, distinct = drop_values(codes, distinct, null_values(distinct))
     if role:
         _check_full(column.name, role, codes < 0)
@@ -249,20 +250,6 @@ def sort_codes(name: str, codes: np.ndarray, distinct: np.ndarray) -> tuple[np.n
     except TypeError:
         raise ValueError(f"Column {quoted([name])} must hold values of one kind, which can be sorted.") from None
     return np.argsort(order)[codes], distinct[order]
-
-
-def _factorize_arrow(array: pa.Array | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Dictionary encoding by Arrow; None where Arrow cannot do it."""
-    if array is None:
-        return None
-    try:
-        encoded = array.dictionary_encode(null_encoding="encode")
-        values = encoded.dictionary
-        if pa.types.is_timestamp(values.type) and values.type.unit == "ns":  # Python knows no nanoseconds
-            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
-        return encoded.indices.to_numpy(), _as_objects(values.to_pylist())
-    except pa.ArrowException:
-        return None
 
 
 def _factorize_objects(column: Column) -> tuple[np.ndarray, np.ndarray]:
@@ -376,9 +363,8 @@ def find_steps(columns: Mapping[str, Column], roles: Mapping[str, list[str]], si
     same_step = np.append(False, (keys[:2, 1:] == keys[:2, :-1]).all(0))
     repeats = same_step & np.append(False, keys[2, 1:] == keys[2, :-1])
     if repeats.any():
-        way_out = "Drop the repeats."
-        if not roles["annotator"]:
-            way_out = "Give annotator= if several people labelled a step, or drop repeats."
+        several = "Give annotator= if several people labelled a step, or drop repeats."
+        way_out = "Drop the repeats." if roles["annotator"] else several
         raise RepeatedRowsError(np.sort(order[repeats]), bool(roles["annotator"]), way_out)
     rows = order[~same_step]
     step_of_row = np.empty(n_rows, dtype=np.int64)
@@ -438,14 +424,8 @@ def as_frame(table: pa.Table | dict[str, Any], kind: str = "pandas") -> Any:
     """An Arrow table, or columns by name, as a frame of the kind asked for."""
     check_choice("kind of frame", kind, KINDS)
     arrow = table if isinstance(table, pa.Table) else pa.table(table)
-    if kind == "pyarrow":
-        return arrow
     try:
-        if kind == "pandas":
-            return arrow.to_pandas()
-        import polars
-
-        return polars.from_arrow(arrow)
+        return nw.from_arrow(arrow, backend=kind).to_native()  # type: ignore[arg-type]
     except ImportError:
         raise ValueError(
             f"to_frame({kind!r}) needs {kind}, which is not installed. Install it with: pip install {kind}. Without "
@@ -455,8 +435,7 @@ def as_frame(table: pa.Table | dict[str, Any], kind: str = "pandas") -> Any:
 
 def frame_index(given: Any) -> Any:
     """The index of a pandas frame; None of anything else."""
-    pandas = sys.modules.get("pandas")
-    return given.index if pandas is not None and isinstance(given, pandas.DataFrame) else None
+    return given.index if nw.dependencies.is_pandas_dataframe(given) else None
 
 
 def like_given(values: np.ndarray, given: Any) -> Any:
@@ -472,9 +451,7 @@ def like_table(lines: pa.Table, given: Any) -> Any:
         frame = as_frame(lines, "pandas")
         frame.index = index.take(lines["row"].to_numpy())
         return frame
-    polars = sys.modules.get("polars")
-    is_polars = polars is not None and isinstance(given, polars.DataFrame)
-    return as_frame(lines, "polars") if is_polars else lines
+    return as_frame(lines, "polars") if nw.dependencies.is_polars_dataframe(given) else lines
 
 
 # CSV that spreadsheet programs show and never run.

@@ -50,9 +50,8 @@ class Encoder:
             The first step of the sequence to which each step belongs.
         """
         if self.levels:
-            shown = self.levels[1:] if len(self.names) < len(self.levels) else self.levels
-            skipped = len(self.levels) - len(shown)
-            return [(values == index + skipped).astype(np.float32) for index in range(len(shown))]
+            shown = range(len(self.levels) - len(self.names), len(self.levels))  # without the first of two levels
+            return [(values == index).astype(np.float32) for index in shown]
         gaps = np.isnan(values)
         if self.is_log:
             if values[~gaps].size and not -1e-6 <= values[~gaps].min() <= values[~gaps].max() <= 1 + 1e-6:
@@ -102,11 +101,7 @@ class UnusableError(ValueError):
         self.why = why
 
 
-class ConstantError(UnusableError):
-    """A column that never changes, which is left out even where the user named it."""
-
-    def __init__(self) -> None:
-        super().__init__("a constant column carries no information")
+CONSTANT = "a constant column carries no information"  # it is left out even where the user named it
 
 
 def encode_features(
@@ -133,7 +128,7 @@ def encode_features(
                 raise UnusableError("a column that matches the labels one to one would give the answer away")
             encoder = _fit_encoder(name, values, levels, notes)
         except UnusableError as error:
-            is_constant = isinstance(error, ConstantError)
+            is_constant = error.why == CONSTANT
             if named and not is_constant:
                 raise ValueError(f"The feature column {quoted([name])} cannot be used: {error}.") from None
             why = str(error) if of_whole is WHOLE else error.why
@@ -243,7 +238,7 @@ def _read_feature(
         codes = array.cast(pa.int8()).fill_null(-1).to_numpy(zero_copy_only=False)
         return _merge(name, codes, codes >= 0, steps, -1), ("False", "True")
     if pa.types.is_null(kind):
-        raise ConstantError
+        raise UnusableError(CONSTANT)
     if not is_number(kind):
         raise UnusableError(f"{kind} is neither a number nor a text of few levels")
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -281,14 +276,14 @@ def _fit_encoder(name: str, values: np.ndarray, levels: tuple[str, ...], notes: 
     if levels:
         there = np.unique(values)
         if len(there) < 2:
-            raise ConstantError
+            raise UnusableError(CONSTANT)
         notes.setdefault("levels", []).append(name)
         shown = levels[1:] if len(levels) == 2 and there[0] >= 0 else levels  # one is the opposite of the other
         return Encoder(name, tuple(f"{name}={level}" for level in shown), levels)
     gaps = np.isnan(values)
     present = values[~gaps] if gaps.any() else values
     if not len(present) or (not gaps.any() and (present == present[0]).all()):
-        raise ConstantError
+        raise UnusableError(CONSTANT)
     low, low_usual, middle, high_usual, high = np.quantile(present, [0, TAIL, 0.5, 1 - TAIL, 1])
     spread = high_usual - low_usual
     if spread > 0:  # one artefact must not decide the scale: the usual range, as much again on either side

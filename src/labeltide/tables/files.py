@@ -45,10 +45,9 @@ def open_file(path: Path, names: Collection[str] = ()) -> parquet.ParquetFile | 
         table = found.open(path)
         if found.in_parts == "csv" and names:
             written = read_as_written(path, [name for name in table.column_names if name in names])
-            for name in written.column_names:
-                kind = number_type(written[name].drop_null().unique().to_pylist()) or pa.string()
-                array = read_names(written[name], kind)
-                table = table.set_column(table.column_names.index(name), name, array)
+            for name, texts in zip(written.column_names, written.columns, strict=True):
+                kind = number_type(texts.drop_null().unique().to_pylist()) or pa.string()
+                table = table.set_column(table.column_names.index(name), name, read_names(texts, kind))
         return table
     except (pa.ArrowException, OSError, EOFError) as error:
         kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
@@ -135,9 +134,7 @@ def read_as_written(path: Path, names: list[str] | None = None) -> pa.Table:
         except (UnicodeDecodeError, pa.ArrowInvalid):
             if encoding == "latin-1":
                 raise
-    for index, name in enumerate(table.column_names):
-        table = table.set_column(index, name, read_names(table[name], pa.string()))
-    return table
+    return pa.table({name: read_names(table[name], pa.string()) for name in table.column_names})
 
 
 def number_type(texts: Iterable[str]) -> pa.DataType | None:
@@ -165,17 +162,14 @@ def read_names(column: Any, kind: pa.DataType, gaps: Collection[str] = ()) -> An
     return column if pa.types.is_string(kind) else pc.utf8_trim_whitespace(column).cast(kind)
 
 
-def _separator(filesystem: fs.FileSystem, path: str) -> str:
-    """The character between cells: a tab by the name of the file, else the most frequent in the first line."""
-    if ".tsv" in path.rpartition("/")[2].lower():
-        return "\t"
-    with filesystem.open_input_stream(path) as source:
-        line = source.read(FIRST_LINE).split(b"\n")[0].decode("utf-8", "replace")
-    return max(SEPARATORS, key=re.sub(r'"[^"]*"', "", line).count)
-
-
-def _parse_options(path: Path) -> csv.ParseOptions:
-    return csv.ParseOptions(delimiter=_separator(fs.LocalFileSystem(), str(path)), newlines_in_values=True)
+def _parse_options(path: Path | str, filesystem: fs.FileSystem | None = None) -> csv.ParseOptions:
+    """Cells end at a tab by the name of the file, else at the most frequent separator of its first line."""
+    separator = "\t"
+    if ".tsv" not in str(path).rpartition("/")[2].lower():
+        with (filesystem or fs.LocalFileSystem()).open_input_stream(str(path)) as source:
+            line = source.read(FIRST_LINE).split(b"\n")[0].decode("utf-8", "replace")
+        separator = max(SEPARATORS, key=re.sub(r'"[^"]*"', "", line).count)
+    return csv.ParseOptions(delimiter=separator, newlines_in_values=True)
 
 
 def _open_excel(path: Path) -> pa.Table:
@@ -189,20 +183,18 @@ def _open_excel(path: Path) -> pa.Table:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and extensions, which hold no data
             book = openpyxl.load_workbook(path, read_only=False, data_only=True)
-            sheet = book.worksheets[0] if book.worksheets else None
-            return _sheet_table(sheet)
+            if not book.worksheets:
+                raise ValueError("it has no sheet")
+            return _sheet_table(book.worksheets[0])
     except OSError:
         raise
-    except BadZipFile:
-        raise ValueError(f"The file {str(path)!r} cannot be read as xlsx: it is not a workbook.") from None
     except Exception as error:  # openpyxl raises what its parser does
         cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        cause = "it is not a workbook" if isinstance(error, BadZipFile) else cause
         raise ValueError(f"The file {str(path)!r} cannot be read as xlsx: {cause}.") from None
 
 
 def _sheet_table(sheet: Any) -> pa.Table:
-    if sheet is None:
-        raise ValueError("it has no sheet")
     merged = [str(cells) for cells in sheet.merged_cells.ranges]
     if merged:
         raise ValueError(
@@ -228,30 +220,21 @@ def _sheet_table(sheet: Any) -> pa.Table:
 def _cells_array(cells: list[Any]) -> pa.Array:
     """Cells as Arrow's own type where they share one; whole numbers stay whole; else texts."""
     kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds <= {int, float} or kinds <= {date, datetime} or len(kinds) < 2:
-        if kinds == {int, float}:
-            return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
-        if kinds == {date, datetime}:
-            cells = [datetime.combine(c, time()) if type(c) is date else c for c in cells]
-        return pa.array(cells)
-    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+    if kinds == {date, datetime}:
+        cells = [datetime.combine(cell, time()) if type(cell) is date else cell for cell in cells]
+    elif len(kinds) > 1:
+        change = float if kinds == {int, float} else str
+        cells = [None if cell is None else change(cell) for cell in cells]
+    return pa.array(cells)
 
 
 class TableFormat(NamedTuple):
-    """A format of tables.
+    """A format of tables."""
 
-    Attributes
-    ----------
-    extensions : ends of file names, in small letters
-    open : from a path to a parquet file, of which some columns can be read, or to a whole table
-    in_parts : "parquet" or "csv" where folders and large files are read in parts, by the reader of that name
-    has_heading : whether a row of the file names the columns, so that people count its rows from 2
-    """
-
-    extensions: tuple[str, ...]
-    open: Callable[[Path], parquet.ParquetFile | pa.Table]
-    in_parts: str = ""
-    has_heading: bool = False
+    extensions: tuple[str, ...]  # ends of file names, in small letters
+    open: Callable[[Path], parquet.ParquetFile | pa.Table]  # to a file whose columns can be read, or to a whole table
+    in_parts: str = ""  # "parquet" or "csv" where folders and large files are read in parts, by the reader of that name
+    has_heading: bool = False  # whether a row of the file names the columns, so that people count its rows from 2
 
 
 FORMATS = (
@@ -270,35 +253,23 @@ HEAD = 1 << 20  # bytes of a CSV file from which the types of its columns are in
 
 @dataclass(frozen=True)
 class FileSet:
-    """Files of one format, sorted by their paths, and the schema that they share.
-
-    Attributes
-    ----------
-    kind : "parquet" or "csv"
-    rows : number of rows of every file; for CSV an estimate from the size of its first rows
-    separator : between the cells of a CSV file
-    names : columns of names in CSV files, which are kept as written unless `schema` says that they are numbers
-    gaps : texts that stand for a missing one among names that are numbers
-    """
+    """Files of one format, sorted by their paths, and the schema that they share."""
 
     filesystem: fs.FileSystem
     paths: tuple[str, ...]
-    kind: str
+    kind: str  # "parquet" or "csv"
     schema: pa.Schema
-    rows: tuple[int, ...]
+    n_rows: int  # for CSV an estimate from the size of the first rows
     sizes: tuple[int, ...]
-    separator: str = ","
+    separator: str = ","  # between the cells of a CSV file
+    # Columns of names in CSV files, which are kept as written unless `schema` says that they are numbers:
     names: frozenset[str] = frozenset()
-    gaps: frozenset[str] = frozenset()
+    gaps: frozenset[str] = frozenset()  # texts that stand for a missing one among names that are numbers
 
     def with_names(self, kinds: Mapping[str, pa.DataType], gaps: frozenset[str] = frozenset()) -> FileSet:
         """The same files with columns of names, which are texts or numbers."""
         fields = [pa.field(each.name, kinds.get(each.name, each.type)) for each in self.schema]
         return replace(self, schema=pa.schema(fields), names=frozenset(kinds), gaps=gaps)
-
-    @property
-    def n_rows(self) -> int:
-        return sum(self.rows)
 
     @property
     def n_bytes(self) -> int:
@@ -328,19 +299,16 @@ def open_files(table: str | Path) -> FileSet:
         raise ValueError(f"The files of a table must hold rows. All files of {str(table)!r} are empty.")
     paths, sizes = tuple(info.path for info in found), tuple(info.size for info in found)
     if format_of(paths[0]).in_parts == "parquet":  # type: ignore[union-attr]
-        schemas, counts = [], []
+        schemas, n_rows = [], 0
         for path in paths:
             with file_errors(path), filesystem.open_input_file(path) as source:
                 file = parquet.ParquetFile(source, pre_buffer=False)
                 schemas.append(file.schema_arrow.remove_metadata())
-                counts.append(file.metadata.num_rows)
+                n_rows += file.metadata.num_rows
             if not schemas[-1].equals(schemas[0]):
                 raise ValueError(_difference(schemas[0], paths[0], schemas[-1], path))
-        return FileSet(filesystem, paths, "parquet", schemas[0], tuple(counts), sizes)
-    with file_errors(paths[0], "csv"):
-        separator = _separator(filesystem, paths[0])
-    schema, rows = _csv_schema(filesystem, paths, sizes, separator)
-    return FileSet(filesystem, paths, "csv", schema, rows, sizes, separator)
+        return FileSet(filesystem, paths, "parquet", schemas[0], n_rows, sizes)
+    return _open_csv_files(filesystem, paths, sizes)
 
 
 def csv_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -410,13 +378,11 @@ def _ending(path: str) -> str:
     return next((end for end in found.extensions if name.endswith(end)), "") if found and found.in_parts else ""
 
 
-def _csv_schema(
-    filesystem: fs.FileSystem, paths: tuple[str, ...], sizes: tuple[int, ...], separator: str
-) -> tuple[pa.Schema, tuple[int, ...]]:
-    """The schema of all files, and estimates of their rows; the first rows of each decide, the widest type counts."""
-    parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-    joined: pa.Schema | None = None
-    rows = []
+def _open_csv_files(filesystem: fs.FileSystem, paths: tuple[str, ...], sizes: tuple[int, ...]) -> FileSet:
+    """The first rows of each file decide on its columns; of their types in all files the widest counts."""
+    with file_errors(paths[0], "csv"):
+        parse = _parse_options(paths[0], filesystem)
+    joined, n_rows = pa.schema([]), 0
     for path, size in zip(paths, sizes, strict=True):
         with file_errors(path, "csv"):
             with filesystem.open_input_stream(path) as source:
@@ -427,40 +393,24 @@ def _csv_schema(
                 options = csv.ConvertOptions(strings_can_be_null=True)
                 head = csv.read_csv(pa.BufferReader(cut), None, parse, options)
         n_bytes = len(cut) // 10 if path.lower().endswith(".gz") else len(cut)  # what was read of the file, about
-        rows.append(int(len(head) * max(1.0, size / max(n_bytes, 1))))
-        joined = head.schema if joined is None else _join(joined, paths[0], head.schema, path)
-    assert joined is not None
+        n_rows += int(len(head) * max(1.0, size / max(n_bytes, 1)))
+        if not joined.names:
+            joined = head.schema
+        elif head.column_names and head.schema != joined:
+            try:
+                if head.column_names != joined.names:
+                    raise pa.ArrowInvalid
+                joined = pa.unify_schemas([joined, head.schema], promote_options="permissive")
+            except pa.ArrowException:  # also where neither of two types is wider
+                raise ValueError(_difference(joined, paths[0], head.schema, path)) from None
     fields = [pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in joined]
-    return pa.schema(fields), tuple(rows)
-
-
-def _join(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> pa.Schema:
-    """Two schemas as one: a column that is empty or whole in one file takes the wider type of another."""
-    if not schema.names:
-        return first
-    if first.names != schema.names:
-        raise ValueError(_difference(first, first_path, schema, path))
-    fields: list[pa.Field] = []
-    for one, other in zip(first.types, schema.types, strict=True):
-        moments = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
-        if one == other or pa.types.is_null(other):
-            kind = one
-        elif pa.types.is_null(one):
-            kind = other
-        elif {one, other} == {pa.int64(), pa.float64()}:
-            kind = pa.float64()
-        elif moments and one.tz == other.tz is None:
-            kind = pa.timestamp("ns")
-        else:
-            raise ValueError(_difference(first, first_path, schema, path))
-        fields.append(pa.field(first.names[len(fields)], kind))
-    return pa.schema(fields)
+    return FileSet(filesystem, paths, "csv", pa.schema(fields), n_rows, sizes, parse.delimiter)
 
 
 def _difference(first: pa.Schema, first_path: str, schema: pa.Schema, path: str) -> str:
     """A sentence that names the file that differs, and in what."""
     rule = "All files of a table must have the same columns of the same types."
-    if sorted(first.names) == sorted(schema.names):
+    if sorted(first.names) == sorted({*schema.names}):
         kinds = [
             f"{f.name!r} ({schema.field(f.name).type}, not {f.type})"
             for f in first

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +19,7 @@ from labeltide.tables.words import quoted
 ROLES = ("sequence", "time", "label", "features", "annotator", "clock", "clean", "zscore")
 OPTIONAL = ("annotator", "clock", "clean", "zscore")
 SEVERAL = ("sequence", "features", "zscore")  # roles that several columns can share among them
+SEVERAL_IN_AUDITS = ("sequence", "label", "features", "clock")
 # A time may also be a clock or a feature. Any other column with two roles leaks a label or is a slip.
 MAY_SHARE = [{"time", "clock"}, {"time", "features"}, {"clock", "features"}, {"sequence", "zscore"}]
 DERIVED = ("hour_of_day", "day_of_week", "days", "position")  # clocks that need no column of their own
@@ -27,19 +28,23 @@ Names = str | Sequence[str] | None
 Labels = Hashable | Sequence[Hashable] | None  # one or several
 
 
-def columns_of_role(role: str, value: str | Sequence[str] | None) -> list[str]:
-    """The columns of a role of `Sequences.from_table`, after a check that they are named as they should be."""
-    if value is None and role in OPTIONAL:
+def columns_of_role(role: str, value: Names, there: list[str] | None = None) -> list[str]:
+    """The columns that are named for a role of `Sequences.from_table` or, with `there`, of an audit.
+
+    In an audit commas part the names, unless a column is `there` that has them in its name.
+    """
+    if value is None and (there is not None or role in OPTIONAL):
         return []
-    names = list(value) if isinstance(value, list | tuple) and role in SEVERAL else [value]
+    several = role in (SEVERAL if there is None else SEVERAL_IN_AUDITS)
+    names: list[Any] = list(value) if several and isinstance(value, list | tuple) else [value]
+    if isinstance(value, str) and several and there is not None and value not in there:
+        names = [part.strip() for part in value.split(",") if part.strip()]
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        rule = (
-            "the name of a column, or a list of such names without repeats"
-            if role in SEVERAL
-            else "one column, by its name"
-        )
-        raise ValueError(f"{role} must be {rule}. Got {value!r}.")
-    return [str(name) for name in names]
+        many = "the name of a column, or a list of such names without repeats"
+        if there is not None:
+            many = "columns by their names, with commas between and without repeats"
+        raise ValueError(f"{role} must be {many if several else 'one column, by its name'}. Got {value!r}.")
+    return names
 
 
 def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
@@ -56,20 +61,12 @@ def check_roles(roles: dict[str, list[str]], there: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """How an audit reads a table, in addition to which columns it reads.
+    """How an audit reads a table, in addition to which columns it reads."""
 
-    Attributes
-    ----------
-    drop_bad_rows : leave out rows without a time or a sequence and exact repeats of an earlier row
-    missing : labels that stand for a missing one, as `tidy.choose_missing` takes them
-    classes : the only labels that are allowed; None finds them
-    timezone : name of a time zone (IANA), to whose wall clock times are converted; None keeps hours as written
-    """
-
-    drop_bad_rows: bool = False
-    timezone: str | None = None
-    missing: Labels = None
-    classes: Labels = None
+    drop_bad_rows: bool = False  # leave out rows without a time or a sequence and exact repeats of an earlier row
+    timezone: str | None = None  # (IANA) to whose wall clock times are converted; None keeps hours as written
+    missing: Labels = None  # labels that stand for a missing one, as `tidy.choose_missing` takes them
+    classes: Labels = None  # the only labels that are allowed; None finds them
 
     def __post_init__(self) -> None:
         check_timezone(self.timezone)
@@ -90,7 +87,8 @@ class Request:
 
     def columns(self, there: list[str]) -> dict[str, list[str]]:
         """The columns named for each role, all of them there and none in two roles."""
-        named = {role: _split(role, value, there) for role, value in vars(self).items() if role != "probabilities"}
+        asked = {role: value for role, value in vars(self).items() if role != "probabilities"}
+        named = {role: columns_of_role(role, value, there) for role, value in asked.items()}
         named["clock"] = [name for name in named["clock"] if name in there or name not in DERIVED]
         check_roles(named, there)
         if named["annotator"] and len(named["label"]) > 1:
@@ -102,31 +100,13 @@ class Request:
 
     def clocks(self, there: list[str]) -> list[str]:
         """The clocks in the order asked for, columns or some of DERIVED."""
-        names = _split("clock", self.clock, there)
+        names = columns_of_role("clock", self.clock, there)
         if len(names) > MAX_CLOCKS:
             raise ValueError(
                 f"At most {MAX_CLOCKS} clocks can be distinguished at once. Got {len(names)}: {quoted(names)}. Name "
                 "those that matter most."
             )
         return names
-
-
-def _split(role: str, value: Names, there: list[str]) -> list[str]:
-    """The columns that an option names; commas part them, unless a column has that very name."""
-    if value is None:
-        return []
-    several = role in ("sequence", "label", "features", "clock")
-    if isinstance(value, str):
-        parts = [value] if value in there or not several else [part.strip() for part in value.split(",")]
-        names = [part for part in parts if part or part in there]
-    else:
-        names = list(value) if several and isinstance(value, list | tuple) else [value]  # type: ignore[list-item]
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        rule = (
-            "columns by their names, with commas between and without repeats" if several else "one column, by its name"
-        )
-        raise ValueError(f"{role} must be {rule}. Got {value!r}.")
-    return names
 
 
 # The columns of an audit: as the user named them, or guessed from names and types, and every guess is reported.
@@ -274,9 +254,8 @@ class _Guess:
         """Whether every value of one column comes with one value of the other."""
         if name == other:
             return True
-        inner, outer = (whole(self.table[each]).dictionary_encode().indices.to_numpy() for each in (name, other))
-        pairs = np.unique(inner.astype(np.int64) * (int(outer.max()) + 1) + outer)
-        return len(pairs) == int(inner.max()) + 1
+        pairs = self.table.group_by([name, other]).aggregate([])
+        return len(pairs) == pc.count_distinct(self.table[name]).as_py()
 
     def time(self, sequence: list[str]) -> list[str]:
         kinds = (is_number, is_moment, is_text, pa.types.is_duration)

@@ -34,16 +34,10 @@ def common_classes(columns: Sequence[FactorizedLabels], subject: str) -> tuple[H
 
 @dataclass(frozen=True)
 class TableLabels:
-    """The labels of all rows of an audited table.
+    """The labels of all rows of an audited table."""
 
-    Attributes
-    ----------
-    codes : int8 array of shape (rows, columns of labels)
-    classes : the user's own values
-    """
-
-    codes: np.ndarray
-    classes: tuple[Hashable, ...]
+    codes: np.ndarray  # int8 of shape (rows, columns of labels)
+    classes: tuple[Hashable, ...]  # the user's own values
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,25 +106,16 @@ UNNAMED = "(not named)"
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a table, by step.
-
-    Attributes
-    ----------
-    steps : which rows make up which step
-    moments : the time of every row; None where steps follow the order of the rows
-    annotator : int64 array of shape (rows,)
-        An index into `annotators`, 0 without annotators, -1 in rows that name none and hold no label.
-    annotators : names, or None
-    given : int64 array of shape (rows of the table as given,), or None where all of them are here
-        The index of each among these rows, -1 where it was left out.
-    """
+    """The rows of a table, by step."""
 
     table: pa.Table
     columns: RoleColumns
     steps: Steps
-    moments: Moments | None
-    annotator: np.ndarray
+    moments: Moments | None  # the time of every row; None where steps follow the order of the rows
+    # Indices into `annotators`, 0 without annotators, -1 in rows that name none and hold no label:
+    annotator: np.ndarray  # int64 of shape (rows,)
     annotators: tuple[str, ...] | None
+    # Of each row of the table as given, its index among these, -1 where it was left out; None where all are here:
     given: np.ndarray | None = None
 
     @property
@@ -191,9 +176,8 @@ def find_rows(
 
 
 def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) -> Steps:
-    order = columns.time or _new_name("order of rows", table)
-    whole_table = _new_name("whole table", table)
-    parts = {name: table[name] for name in columns.sequence} or {whole_table: pa.array(["table"] * len(table))}
+    order = columns.time or "\0order"  # no column of a table has such a name (`load_table`)
+    parts = {name: table[name] for name in columns.sequence} or {"\0table": pa.array(["table"] * len(table))}
     parts[order] = moments.order if moments else pa.array(np.arange(len(table)))
     roles = {"sequence": list(parts)[:-1], "time": [order], "annotator": []}
     if columns.annotator:
@@ -216,12 +200,6 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
             way_out += " If clocks went back an hour there, name the place with the option timezone (--timezone "
             way_out += "Europe/Berlin)."
         raise RepeatedRowsError(error.rows, bool(columns.annotator), way_out) from None
-
-
-def _new_name(wish: str, table: pa.Table) -> str:
-    while wish in table.column_names:
-        wish += "_"
-    return wish
 
 
 # Rows that cannot be placed: without a time or a sequence, or exact repeats of an earlier row.

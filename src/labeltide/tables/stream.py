@@ -26,19 +26,13 @@ class RowStream:
     """Sorted parquet files as one run of rows.
 
     Local files are read without read-ahead (`pre_buffer=False`): with it a file of 2.1 GB costs as much memory.
-
-    Attributes
-    ----------
-    columns : the columns to read
-    coded : columns of text that are read dictionary-encoded
-    tidy : what is changed in rows as they are read
     """
 
     filesystem: fs.FileSystem
     paths: tuple[str, ...]
     columns: list[str]
-    coded: list[str] = field(default_factory=list)
-    tidy: Tidying = NOTHING
+    coded: list[str] = field(default_factory=list)  # columns of text that are read dictionary-encoded
+    tidy: Tidying = NOTHING  # what is changed in rows as they are read
     _open: OrderedDict[int, parquet.ParquetFile] = field(default_factory=OrderedDict, repr=False)
     _kept: OrderedDict[tuple[int, int], pa.Table] = field(default_factory=OrderedDict, repr=False)
     _lock: Any = field(default_factory=Lock, repr=False)  # files are read by one thread at a time

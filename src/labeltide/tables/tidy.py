@@ -24,47 +24,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tidying:
-    """What is changed in a table, or in any part of it; done twice, it changes nothing more.
+    """What is changed in a table, or in any part of it; done twice, it changes nothing more."""
 
-    Attributes
-    ----------
-    as_numbers : columns of numbers with decimal commas
-    labels : columns of labels
-    missing : labels that stand for a missing one
-    spelled : the spelling to take for each label that is replaced
-    plain : columns that are read without dictionary encoding
-    in_text : columns of text that are read as numbers, with gaps in place of other texts; of tables in parts alone
-    zones : time zones of columns of moments, which sorting on disk does not keep
-    """
-
-    as_numbers: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    missing: frozenset[Hashable] = frozenset()
-    spelled: Mapping[str, str] = field(default_factory=dict)
-    plain: tuple[str, ...] = ()
-    in_text: tuple[str, ...] = ()
-    zones: Mapping[str, str] = field(default_factory=dict)
+    as_numbers: tuple[str, ...] = ()  # columns of numbers with decimal commas
+    labels: tuple[str, ...] = ()  # columns
+    missing: frozenset[Hashable] = frozenset()  # labels that stand for a missing one
+    spelled: Mapping[str, str] = field(default_factory=dict)  # the spelling to take for each label that is replaced
+    plain: tuple[str, ...] = ()  # columns that are read without dictionary encoding
+    in_text: tuple[str, ...] = ()  # columns of text as numbers, other texts as gaps; of tables in parts alone
+    zones: Mapping[str, str] = field(default_factory=dict)  # of columns of moments: sorting on disk does not keep them
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """The table with these changes."""
-        for name in self.plain:
-            if name in table.column_names and pa.types.is_dictionary(table[name].type):
-                table = _change(table, [name], lambda array: array.cast(array.type.value_type))
-        table = _change(table, self.in_text, lambda array: text_numbers(array) if is_text(array.type) else array)
+        table = _change(table, self.plain, lambda array: array.cast(array.type.value_type), pa.types.is_dictionary)
+        table = _change(table, self.in_text, text_numbers, is_text)
         for name, zone in self.zones.items():
             if name in table.column_names and pa.types.is_timestamp(table[name].type):
                 kind = pa.timestamp(table[name].type.unit, zone)
                 table = _change(table, [name], lambda array, kind=kind: array.cast(kind))  # type: ignore[misc]
-        table = with_numbers(table, self.as_numbers)
+        table = _change(table, self.as_numbers, comma_numbers, is_text)
         if not self.missing and not self.spelled:
             return table
         return _change(table, self.labels, lambda array: _relabel(array, self.missing, self.spelled))
 
 
-def _change(table: pa.Table, names: Iterable[str], change: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """The table with some of its columns changed; names of other columns are ignored."""
+def _change(
+    table: pa.Table,
+    names: Iterable[str],
+    change: Callable[[pa.Array], pa.Array],
+    is_type: Callable[[pa.DataType], bool] = lambda kind: True,
+) -> pa.Table:
+    """The table with those of some columns changed that are of a type; names of other columns are ignored."""
     for name in names:
-        if name in table.column_names:
+        if name in table.column_names and is_type(table[name].type):
             table = table.set_column(table.column_names.index(name), name, change(whole(table[name])))
     return table
 
@@ -133,24 +125,14 @@ TYPES: dict[str, Callable[[pa.DataType], bool]] = {  # the type of a column in w
 
 @dataclass(frozen=True)
 class ColumnOverview:
-    """What is known of one column.
-
-    Attributes
-    ----------
-    name : of the column
-    type : in words; "" where the column was not read
-    missing : rows in which nothing stands; None where the column was not read
-    levels : distinct values; None where there are very many, or where the column was not read
-    role : sequence, time, label, annotator, clock, trusted, feature, or left out; several with commas
-    why : why it is left out, or how it was read
-    """
+    """What is known of one column."""
 
     name: str
-    type: str
-    missing: int | None
-    levels: int | None
-    role: str
-    why: str = ""
+    type: str  # in words; "" where the column was not read
+    missing: int | None  # rows in which nothing stands; None where the column was not read
+    levels: int | None  # distinct values; None where there are very many, or where the column was not read
+    role: str  # sequence, time, label, annotator, clock, trusted, feature, or left out; several with commas
+    why: str = ""  # it is left out, or how it was read
 
 
 def describe_overview(
@@ -160,13 +142,7 @@ def describe_overview(
     columns: RoleColumns,
     features: Features,
 ) -> tuple[ColumnOverview, ...]:
-    """The overview of a table, once it is tidied.
-
-    Parameters
-    ----------
-    counts : of the columns that were read, as they were given
-    names : of all columns of the table
-    """
+    """The overview of a table, once it is tidied; `counts` are of the columns that were read, `names` of all."""
     why = {**columns.left_out, **features.left_out}
     roles: dict[str, Sequence[str | None]] = {
         "sequence": columns.sequence,
@@ -206,27 +182,16 @@ MAX_COUNTED = 20_000  # distinct values of any column that are
 
 @dataclass
 class ColumnCount:
-    """Type, missing values and distinct values of a column.
-
-    Attributes
-    ----------
-    missing : rows in which nothing stands, blank texts among them
-    blank : rows with a text of blanks alone
-    present : rows in which something stands
-    values : distinct values without blank texts; None where there are very many
-    blanks : distinct blank texts
-    numbers : texts that are numbers, in columns that may be features
-    is_many : whether the first values differ so much that their number says nothing
-    """
+    """Type, missing values and distinct values of a column."""
 
     kind: pa.DataType
-    missing: int = 0
-    blank: int = 0
-    present: int = 0
-    values: pa.Array | None = None
-    blanks: set[str] = field(default_factory=set)
-    numbers: int = 0
-    is_many: bool = False
+    missing: int = 0  # rows in which nothing stands, blank texts among them
+    blank: int = 0  # rows with a text of blanks alone
+    present: int = 0  # rows in which something stands
+    values: pa.Array | None = None  # distinct values without blank texts; None where there are very many
+    blanks: set[str] = field(default_factory=set)  # distinct blank texts
+    numbers: int = 0  # texts that are numbers, in columns that may be features
+    is_many: bool = False  # whether the first values differ so much that their number says nothing
 
     def __post_init__(self) -> None:
         if not pa.types.is_nested(self.kind):
@@ -269,17 +234,11 @@ class ColumnCount:
 
 @dataclass
 class TableCounts:
-    """What is known of the columns of a table, as it was given.
-
-    Attributes
-    ----------
-    commas : of columns of text that may be numbers with decimal commas
-    labels : how often each value stands in a column of labels
-    """
+    """What is known of the columns of a table, as it was given."""
 
     columns: dict[str, ColumnCount] = field(default_factory=dict)
-    commas: dict[str, CommaCount] = field(default_factory=dict)
-    labels: dict[str, Counter[Hashable]] = field(default_factory=dict)
+    commas: dict[str, CommaCount] = field(default_factory=dict)  # of columns of text that may have decimal commas
+    labels: dict[str, Counter[Hashable]] = field(default_factory=dict)  # how often each value stands in a column
 
     def add(self, table: pa.Table, roles: RoleColumns) -> None:
         """Count more rows: Arrow arrays of simple types (`intake.load_table`)."""
@@ -315,20 +274,12 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class WholeColumns:
-    """What is known of the columns of a whole table, of which a part is encoded.
+    """What is known of the columns of a whole table, of which a part is encoded."""
 
-    Attributes
-    ----------
-    texts : the distinct texts of a column; None where there are very many
-    varying : columns that hold several values
-    in_text : columns of text that are read as numbers, with gaps in place of other texts
-    is_drawn : whether the part is a sample of the table
-    """
-
-    texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
-    varying: Collection[str] = ()
-    in_text: Collection[str] = ()
-    is_drawn: bool = False
+    texts: Mapping[str, Sequence[str] | None] = field(default_factory=dict)  # distinct ones; None for very many
+    varying: Collection[str] = ()  # columns that hold several values
+    in_text: Collection[str] = ()  # columns of text that are read as numbers, with gaps in place of other texts
+    is_drawn: bool = False  # whether the part is a sample of the table
 
 
 WHOLE = WholeColumns()  # the table is not a part
@@ -582,41 +533,29 @@ def _key(text: str) -> str:
 
 # Columns of numbers with decimal commas, as most of Europe writes them: "3,14" is 3.14.
 
-COMMAS = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?\s*$"
+COMMAS = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?([eE][+-]?\d+)?\s*$|^[\s\p{Z}]*$"  # or a blank text
 THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*$"  # also a number with commas between thousands
 FIRST = 100  # texts that are looked at before all
 
 
 @dataclass
 class CommaCount:
-    """Whether the texts of a column, which may come part by part, are numbers with decimal commas.
+    """Whether the texts of a column, which may come part by part, are numbers with decimal commas."""
 
-    Attributes
-    ----------
-    are_numbers : all texts so far are numbers or blank
-    are_thousands : all texts with a comma so far may be numbers with commas between thousands
-    example : the first text with a comma; "" where there is none
-    """
-
-    are_numbers: bool = True
-    are_thousands: bool = True
-    example: str = ""
+    are_numbers: bool = True  # all texts so far are numbers or blank
+    are_thousands: bool = True  # all texts with a comma so far may be numbers with commas between thousands
+    example: str = ""  # the first text with a comma
 
     def add(self, array: pa.Array) -> None:
         """Look at more texts."""
         if self.are_numbers:
             texts = array.drop_null()
-            self.are_numbers = _are_numbers(texts[:FIRST]) and _are_numbers(texts)
+            self.are_numbers = _match(texts[:FIRST], COMMAS) and _match(texts, COMMAS)
         if self.are_numbers:
             with_comma = texts.filter(pc.match_substring(texts, ","))
             if len(with_comma):
                 self.example = self.example or with_comma[0].as_py().strip()
                 self.are_thousands &= _match(with_comma, THOUSANDS)
-
-    @property
-    def has_commas(self) -> bool:
-        """Whether all texts are numbers, one at least with a comma."""
-        return self.are_numbers and bool(self.example)
 
 
 def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str]]:
@@ -624,8 +563,9 @@ def choose_commas(counts: Mapping[str, CommaCount]) -> tuple[list[str], list[str
 
     A column whose numbers all have three digits behind the comma, as 1,234, may be of thousands: it stays text.
     """
-    read = [name for name, count in counts.items() if count.has_commas and not count.are_thousands]
-    open_ = [name for name, count in counts.items() if count.has_commas and count.are_thousands]
+    found = {name: count for name, count in counts.items() if count.are_numbers and count.example}
+    read = [name for name, count in found.items() if not count.are_thousands]
+    open_ = [name for name in found if name not in read]
     messages = [f'Read as numbers with decimal commas: {quoted(read)} ("3,14" is 3.14).'] if read else []
     if open_:
         example = counts[open_[0]].example
@@ -641,22 +581,13 @@ def read_decimal_commas(table: pa.Table, names: Sequence[str]) -> pa.Table:
     counts = {name: CommaCount() for name in names if name in table.column_names and is_text(table[name].type)}
     for name, count in counts.items():
         count.add(whole(table[name]))
-    return with_numbers(table, choose_commas(counts)[0])
-
-
-def with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The table with some columns of texts with decimal commas as numbers."""
-    return _change(table, names, lambda array: comma_numbers(array) if is_text(array.type) else array)
+    return _change(table, choose_commas(counts)[0], comma_numbers)
 
 
 def comma_numbers(array: pa.Array) -> pa.Array:
     """Texts with decimal commas as numbers, null where nothing stands."""
     plain = pc.replace_substring(pc.replace_substring(pc.utf8_trim_whitespace(array), ".", ""), ",", ".")
     return pc.if_else(pc.equal(plain, ""), pa.scalar(None, plain.type), plain).cast(pa.float64())
-
-
-def _are_numbers(texts: pa.Array) -> bool:
-    return _match(texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), "")), COMMAS)
 
 
 def _match(texts: pa.Array, pattern: str) -> bool:

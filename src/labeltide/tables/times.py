@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,9 +31,31 @@ class Moments:
 def read_moments(name: str, array: pa.Array, timezone: str | None = None) -> Moments:
     """Read a column of moments, or refuse it in a sentence; hours are those of a time zone where one is named."""
     try:
-        return _read_times(name, array, timezone)
+        messages: tuple[str, ...] = ()
+        offset = None
+        if is_text(array.type):
+            array, offset, messages = _parse(name, array)
+        kind = array.type
+        if pa.types.is_duration(kind):
+            array = pc.divide(array.cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
+            messages, kind = (f"Times in {quoted([name])} are in seconds.",), array.type
+        if is_number(kind):
+            return Moments(array, None, False, array.cast(pa.string()), messages)
+        if pa.types.is_date(kind):
+            local = array.cast(pa.timestamp("us"))
+            return Moments(local, _microseconds(local), False, array.cast(pa.date32()).cast(pa.string()), messages)
+        if pa.types.is_timestamp(kind):
+            return _read_timestamps(name, array, list(messages), offset, timezone)
     except pa.ArrowException as error:
         raise ValueError(f"The time column {quoted([name])} cannot be read as moments: {error}. {WAY_OUT}") from None
+    if pa.types.is_time(kind):
+        raise ValueError(
+            f"The time column {quoted([name])} holds hours of the day without a date, so what follows midnight has no "
+            "place. Join date and time into one column, as in 2026-11-15 23:30."
+        )
+    if pa.types.is_null(kind):
+        raise ValueError(f"The time column {quoted([name])} must be given in every row. It is empty.")
+    raise ValueError(f"The time column {quoted([name])} must hold moments or numbers. Got {kind}. {WAY_OUT}")
 
 
 def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
@@ -44,7 +67,7 @@ def find_gaps(steps: Steps) -> tuple[np.ndarray | None, str]:
     usual = float(np.median(spent)) if len(spent) else 0.0
     gaps = count_gaps(steps, usual)
     count = int((gaps > 1).sum())
-    return (gaps, say_gaps(count, usual, _dated(steps))) if count else (None, "")
+    return (gaps, say_gaps(count, usual, steps.times.dtype.kind == "M")) if count else (None, "")
 
 
 def count_gaps(steps: Steps, usual: float) -> np.ndarray:
@@ -67,36 +90,12 @@ def say_gaps(count: int, usual: float, dated: bool) -> str:
 
 def _spent(steps: Steps) -> tuple[np.ndarray, np.ndarray]:
     """Which steps follow another of their sequence, and the time from that, in seconds or the unit of the column."""
-    moments = steps.times.astype("datetime64[us]").astype(np.int64) / 1e6 if _dated(steps) else steps.times
+    moments = steps.times
+    if moments.dtype.kind == "M":
+        moments = moments.astype("datetime64[us]").astype(np.int64) / 1e6
     follows = np.append(False, steps.sequence[1:] == steps.sequence[:-1])
     with np.errstate(invalid="ignore", over="ignore"):  # times may be infinite
         return follows, np.append(0.0, np.diff(moments.astype(np.float64)))[follows]
-
-
-def _read_times(name: str, array: pa.Array, timezone: str | None) -> Moments:
-    messages: tuple[str, ...] = ()
-    offset = None
-    if is_text(array.type):
-        array, offset, messages = _parse(name, array)
-    kind = array.type
-    if pa.types.is_duration(kind):
-        array = pc.divide(array.cast(pa.duration("us"), safe=False).cast(pa.int64()).cast(pa.float64()), 1e6)
-        return Moments(array, None, False, array.cast(pa.string()), (f"Times in {quoted([name])} are in seconds.",))
-    if is_number(kind):
-        return Moments(array, None, False, array.cast(pa.string()), messages)
-    if pa.types.is_date(kind):
-        local = array.cast(pa.timestamp("us"))
-        return Moments(local, _microseconds(local), False, array.cast(pa.date32()).cast(pa.string()), messages)
-    if pa.types.is_timestamp(kind):
-        return _read_timestamps(name, array, list(messages), offset, timezone)
-    if pa.types.is_time(kind):
-        raise ValueError(
-            f"The time column {quoted([name])} holds hours of the day without a date, so what follows midnight has no "
-            "place. Join date and time into one column, as in 2026-11-15 23:30."
-        )
-    if pa.types.is_null(kind):
-        raise ValueError(f"The time column {quoted([name])} must be given in every row. It is empty.")
-    raise ValueError(f"The time column {quoted([name])} must hold moments or numbers. Got {kind}. {WAY_OUT}")
 
 
 def _read_timestamps(
@@ -161,10 +160,6 @@ def _parse(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | None, tup
     )
 
 
-def _dated(steps: Steps) -> bool:
-    return bool(np.issubdtype(steps.times.dtype, np.datetime64))
-
-
 def written_length(usual: float, dated: bool) -> str:
     """A length of time in the largest unit of which it is at least one; a plain number where times are numbers."""
     if not dated:
@@ -215,7 +210,7 @@ def _read_written(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | No
     if found.null_count != array.null_count or found.null_count == len(array):
         return None
     there = array.is_valid().to_numpy(zero_copy_only=False)
-    part = {key: pc.struct_field(found, key).filter(pa.array(there)) for key in _NAMES}
+    part = {key: pc.struct_field(found, key).filter(pa.array(there)) for key in re.compile(FORM).groupindex}
     order = _order_of_date(name, part, array.filter(pa.array(there)))
     times = _times(part)
     zones = part["zone"].to_numpy(zero_copy_only=False).astype(str)
@@ -240,17 +235,11 @@ def _read_written(name: str, array: pa.Array) -> tuple[pa.Array, np.ndarray | No
     if zones[0] == "":
         return pa.array(local), None, tuple(messages)
     distinct, index = np.unique(zones, return_inverse=True)
-    minutes = []
-    for text in distinct.tolist():
-        digits = "0000" if text in "Zz" else text[1:].replace(":", "")
-        minutes.append((-1 if text[0] == "-" else 1) * (60 * int(digits[:2]) + int(digits[2:])))
+    minutes = [0 if text in "Zz" else int(f"{text[0]}{60 * int(text[1:3]) + int(text[-2:])}") for text in distinct]
     offset = np.zeros(len(array), dtype=np.int64)
     offset[there] = np.array(minutes, dtype=np.int64)[index.reshape(-1)]
     utc = local - (offset * MINUTE).astype("timedelta64[us]")
     return pa.array(utc).cast(pa.timestamp("us", "UTC")), offset, tuple(messages)
-
-
-_NAMES = ("first", "mark", "second", "third", "hour", "minute", "seconds", "half", "zone")
 
 
 def _order_of_date(

@@ -115,23 +115,14 @@ MAX_PADDING = 4.0  # padded steps for each real one, before the window we choose
 
 @dataclass(frozen=True)
 class Windows:
-    """Where windows lie among the steps, which are ordered by sequence, then time.
-
-    Attributes
-    ----------
-    starts, lengths : int64 arrays of shape (n,)
-    warm_up : int64 array of shape (n,)
-        How many first steps a window shares with the one before it. A causal network knows little there, so
-        these steps belong to the window before, in training and in results: every step belongs to one window.
-    groups : int64 array of shape (n,)
-        The sequence of each window.
-    window : int
-    """
+    """Where n windows lie among the steps, which are ordered by sequence, then time: int64 arrays of shape (n,)."""
 
     starts: np.ndarray
     lengths: np.ndarray
+    # How many first steps a window shares with the one before it. A causal network knows little there, so these steps
+    # belong to the window before, in training and in results: every step belongs to one window.
     warm_up: np.ndarray
-    groups: np.ndarray
+    groups: np.ndarray  # the sequence of each window
     window: int
 
     @property
