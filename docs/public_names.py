@@ -43,7 +43,6 @@ GROUPS = {
         "KnownNoiseClassifier",
         "METHODS",
         "fit_fleet",
-        "published_settings",
         "load",
         "step_scorer",
     ),
@@ -70,7 +69,7 @@ GROUPS = {
         "forward_loss",
         "backward_loss",
     ),
-    "Experiments and the machine": ("read_study", "run_study", "workers", "show_versions"),
+    "Experiments and the machine": ("read_study", "run_study", "published_settings", "workers", "show_versions"),
 }
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
 # What scikit-learn adds to every estimator.

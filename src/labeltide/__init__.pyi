@@ -21,7 +21,6 @@ from labeltide.estimators import PlugInClassifier as PlugInClassifier
 from labeltide.estimators import TideClassifier as TideClassifier
 from labeltide.estimators import VolMinClassifier as VolMinClassifier
 from labeltide.estimators import fit_fleet as fit_fleet
-from labeltide.estimators.paper import published_settings as published_settings
 from labeltide.estimators.predictions import audit_predictions as audit_predictions
 from labeltide.estimators.predictions import cross_predict as cross_predict
 from labeltide.estimators.scoring import step_scorer as step_scorer
@@ -52,6 +51,7 @@ from labeltide.noise.simulate import make_noise as make_noise
 from labeltide.recordings.spans.formats import read_spans as read_spans
 from labeltide.training.objective import backward_loss as backward_loss
 from labeltide.training.objective import forward_loss as forward_loss
+from labeltide_bench.studies import published_settings as published_settings
 from labeltide_bench.studies import read_study as read_study
 from labeltide_bench.studies import run_study as run_study
 

@@ -12,7 +12,6 @@ from pyarrow import parquet
 
 import labeltide as lt
 from auditing.tables import make_table
-from estimators.test_storage import join, parts
 from labeltide.auditing import fitting, resume, run
 from labeltide.auditing.options import default_folder
 from labeltide.auditing.results import restore_interrupted
@@ -114,16 +113,6 @@ def test_damaged_work_is_refused_with_the_way_out(stopped):
     with pytest.raises(ValueError, match="Leave out --resume to start over"):
         audit(stopped, resume=True)
     audit(stopped)
-
-
-@pytest.mark.parametrize("part", ["difficulty", "timing"])
-def test_work_of_an_earlier_version_with_parts_that_were_removed_is_refused_with_the_way_out(part, stopped):
-    path = stopped.with_name(".out-unfinished") / resume.FITTED
-    about, tensors = parts(path.read_bytes())
-    about["learned"][part] = {"matrices": []}
-    path.write_bytes(join(about, tensors))
-    with pytest.raises(ValueError, match=r"no longer has.*Leave out --resume to start over"):
-        audit(stopped, resume=True)
 
 
 def test_evidence_comes_back_as_it_was(tmp_path):

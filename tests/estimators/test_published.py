@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from torch import nn
 
 import labeltide as lt
@@ -130,28 +129,3 @@ def test_continuous_equals_a_plain_loop(study, source):
         plain.train(orders, BATCH, matrices, parameters, penalty, noise_milestones=(50, 100))
     estimator = fit(study, "continuous", source, noise_widths=(16, 32), diagonal_weight=0.05)
     assert_equal(estimator, plain, matrices().detach(), X)
-
-
-@pytest.mark.parametrize("source", ["text", "code"])
-@pytest.mark.parametrize("method", [*METHODS, "known"])
-def test_published_settings_are_parameters_that_survive_cloning(method, source):
-    settings = lt.published_settings(method, source, "synthetic")
-    estimator = clone(lt.METHODS[method](**settings))
-    assert settings.items() <= estimator.get_params().items()
-    assert (estimator.clip, estimator.max_restarts, estimator.batch_size) == (None, 0, 256)
-
-
-def test_the_weight_of_the_diagonal_is_that_of_the_data_set():
-    weights = {"moving": 0.05, "senior": 0.01, "blinking": 0.001, "sleeping": 0.01, "synthetic": 0.05}
-    for name, weight in weights.items():
-        assert lt.published_settings("continuous", "code", name)["diagonal_weight"] == weight
-        assert "diagonal_weight" not in lt.published_settings("continuous", "text", name)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [(("tide",), "method of the paper"), (("ignore", "print"), "source"), (("ignore", "code", "iris"), "data set")],
-)
-def test_what_the_paper_does_not_have_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
-        lt.published_settings(*given)

@@ -417,10 +417,10 @@ def test_any_value_anywhere_in_the_json_is_refused_or_changes_no_result(saved, f
         ({"classes": ["a", {}]}, "a class name must be"),
         ({"classes": ["a", json.loads("[" * 40 + "]" * 40)]}, "a class name must be"),
         ({"classes": list(range(200))}, "2 to 127 classes"),
-        ({"noise": {"kind": "os.system", "raw_steps": None}}, "Unknown noise"),
-        ({"noise": {"kind": "network", "raw_steps": None}}, "noise tensors do not fit"),
-        ({"noise": {"kind": "fixed", "raw_steps": None}}, "noise tensors do not fit"),
-        ({"noise": {"kind": "network", "raw_steps": 10**9}}, "raw_steps must be"),
+        ({"noise": {"kind": "os.system", "raw_steps": None, "annotators": 1}}, "Unknown noise"),
+        ({"noise": {"kind": "network", "raw_steps": None, "annotators": 1}}, "noise tensors do not fit"),
+        ({"noise": {"kind": "fixed", "raw_steps": None, "annotators": 1}}, "noise tensors do not fit"),
+        ({"noise": {"kind": "network", "raw_steps": 10**9, "annotators": 1}}, "raw_steps must be"),
         ({"noise": {"kind": "stepwise", "raw_steps": None, "annotators": 2}}, "noise must be for 1 sources"),
         ({"sources": {"annotators": 2}}, "sources must hold the fields"),
         ({"sources": {"annotators": 0, "groups": None}}, "annotators must be"),
@@ -437,40 +437,8 @@ def test_what_is_wrong_in_the_json_is_said(change, match, saved, load_bytes):
         params = {
             name: value for name, value in about["params"].items() if name not in ("objective", "diagonal_weight")
         }
-        change = {**change, "noise": {"kind": "static", "raw_steps": None}, "params": params}
+        change = {**change, "noise": {"kind": "static", "raw_steps": None, "annotators": 1}, "params": params}
     refused(load_bytes, join({**about, **change}, tensors), match)
-
-
-def test_a_file_from_before_annotators_were_told_apart_still_loads(saved, fitted, study, load_bytes):
-    about, tensors = parts(saved)
-    del about["sources"], about["noise"]["annotators"]
-    loaded = load_bytes(join(about, tensors))
-    assert_same_results(loaded, fitted, *study)
-    assert loaded.sources_ == [(0, None)]
-    assert loaded.annotator_matrices_ is None
-
-
-@pytest.mark.parametrize("part", ["difficulty", "timing"])
-def test_a_file_with_a_part_that_tide_no_longer_has_is_refused(part, study, tmp_path, load_bytes):
-    lt.TideClassifier(epochs=1, hidden_size=4, random_state=0).fit(*study).save(tmp_path / "fit")
-    about, tensors = parts((tmp_path / "fit").read_bytes())
-    about["learned"][part] = {"matrices": []}
-    refused(load_bytes, join(about, tensors), match="no longer has. Fit again with this version")
-
-
-@pytest.mark.parametrize("raw_steps", [False, True])
-def test_a_file_from_before_the_settings_of_continuous_still_loads(raw_steps, study, tmp_path, load_bytes):
-    network = {"raw_steps": raw_steps, "scaled_weights": not raw_steps, "bounded_logits": not raw_steps}
-    method = lt.METHODS["continuous"](epochs=2, hidden_size=4, random_state=0, **network).fit(*study)
-    method.save(tmp_path / "fit")
-    about, tensors = parts((tmp_path / "fit").read_bytes())
-    kept = {*NoisyLabelClassifier().get_params(), "objective", "diagonal_weight", "raw_steps"}
-    about["params"] = {name: value for name, value in about["params"].items() if name in kept}
-    del tensors["history.linear"], tensors["history.quadratic"]
-    loaded = load_bytes(join(about, tensors))
-    np.testing.assert_array_equal(loaded.predict_proba(study[0]), method.predict_proba(study[0]))
-    np.testing.assert_array_equal(loaded.noise_matrices_, method.noise_matrices_)
-    assert np.isnan(loaded.history_.linear).all()
 
 
 def test_a_noise_function_of_ones_own_cannot_be_saved(study, tmp_path):

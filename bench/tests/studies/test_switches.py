@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import labeltide as lt
 from labeltide_bench.pages.report import write_report
@@ -174,3 +175,28 @@ def test_parts_of_a_study_fill_one_folder_with_the_records_of_the_whole(tmp_path
         part_of(study, methods=["tide"])
     with pytest.raises(ValueError, match="draws must be a whole number"):
         part_of(study, draws=3)
+
+
+@pytest.mark.parametrize("source", ["text", "code"])
+@pytest.mark.parametrize("method", ["ignore", "known", "anchor", "plugin", "volmin", "discontinuous", "continuous"])
+def test_published_settings_are_parameters_that_survive_cloning(method, source):
+    settings = lt.published_settings(method, source, "synthetic")
+    estimator = clone(lt.METHODS[method](**settings))
+    assert settings.items() <= estimator.get_params().items()
+    assert (estimator.clip, estimator.max_restarts, estimator.batch_size) == (None, 0, 256)
+
+
+def test_the_weight_of_the_diagonal_is_that_of_the_data_set():
+    weights = {"moving": 0.05, "senior": 0.01, "blinking": 0.001, "sleeping": 0.01, "synthetic": 0.05}
+    for name, weight in weights.items():
+        assert lt.published_settings("continuous", "code", name)["diagonal_weight"] == weight
+        assert "diagonal_weight" not in lt.published_settings("continuous", "text", name)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(("tide",), "method of the paper"), (("ignore", "print"), "source"), (("ignore", "code", "iris"), "data set")],
+)
+def test_what_the_paper_does_not_have_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        lt.published_settings(*given)

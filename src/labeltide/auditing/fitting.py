@@ -24,7 +24,7 @@ from labeltide.chain.passes import (
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators.fleet import as_array
 from labeltide.estimators.planted import PlantedErrors, plant_errors
-from labeltide.estimators.predictions import GivenPredictions
+from labeltide.estimators.predictions import PredictionFit
 from labeltide.estimators.tide import CHAIN_POINTS, TideClassifier
 from labeltide.inference.bootstrap import BAND_REPLICATES
 from labeltide.inference.conclusion import NoiseWarning
@@ -92,7 +92,7 @@ def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) ->
 
 def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> TideClassifier:
     """The method with the settings of an audit, not yet fitted."""
-    method, model = (TideClassifier, options.model) if options.probabilities is None else (GivenPredictions, "linear")
+    method, model = (TideClassifier, options.model) if options.probabilities is None else (PredictionFit, "linear")
     return method(
         model=model,
         hidden_size=HIDDEN_SIZE,
@@ -116,7 +116,7 @@ def fit(table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: A
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)  # where all labels lie in one block, windows are the units
         estimator.fit(features, labels, **inputs)
-    if isinstance(estimator, GivenPredictions):  # what it has learned is that of tide, and is saved as such
+    if isinstance(estimator, PredictionFit):  # what it has learned is that of tide, and is saved as such
         given, estimator = estimator, TideClassifier()
         estimator.__dict__.update(given.__dict__)
     if inputs["clusters"] is sequences:

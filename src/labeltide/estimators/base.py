@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
@@ -189,45 +189,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return Stream(self)
 
-    def predict(
-        self,
-        X: ArrayLike,
-        lengths: ArrayLike | None = None,
-        *,
-        min_duration: int | Mapping[Hashable, int] = 1,
-        forbidden: Mapping[tuple[Hashable, Hashable], int] | None = None,
-    ) -> np.ndarray:
-        """The most likely true label at every step: shape (n, steps), missing on padding.
-
-        Parameters
-        ----------
-        min_duration : steps, or steps for some classes
-            Bouts last at least so long; the first and the last of a sequence may be cut short. Among the sequences of
-            labels that obey the rules, the one with the most expected right steps is given.
-        forbidden : {(class, other): steps}, optional
-            No ``other`` within so many steps after ``class``: 1 forbids that one follows the other, and
-            ``{("W", "N3"): 10}`` allows N3 at the earliest 11 epochs after the last W.
-        """
+    def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
+        """The most likely true label at every step: shape (n, steps), missing on padding."""
         probabilities = self.predict_proba(X, lengths)
-        codes, padding = probabilities.argmax(-1), probabilities.sum(-1) == 0
-        if min_duration != 1 or forbidden:
-            code = {name: number for number, name in enumerate(self.classes_.tolist())}
-            least = min_duration if isinstance(min_duration, Mapping) else dict.fromkeys(code, min_duration)
-            rules = dict(forbidden or {})
-            unknown = [name for name in (*least, *(name for pair in rules for name in pair)) if name not in code]
-            if unknown or any(first == second for first, second in rules):
-                raise ValueError(
-                    f"min_duration and forbidden must name classes, and a rule two of them. The classes are "
-                    f"{', '.join(map(repr, code))}. Got {unknown[0] if unknown else 'a rule of one class'!r}."
-                )
-            for steps in (*least.values(), *rules.values()):
-                _validation.check_number("steps of min_duration and forbidden", steps, 1, whole=True)
-            from labeltide.chain.passes import decode_by_rules
-
-            durations = [least.get(name, 1) for name in code]
-            pairs = [(code[first], code[second], steps) for (first, second), steps in rules.items()]
-            codes = decode_by_rules(probabilities, ~padding, durations, pairs)
-        labels = self.classes_[codes]
+        labels, padding = self.classes_[probabilities.argmax(-1)], probabilities.sum(-1) == 0
         if padding.any():
             if not np.issubdtype(labels.dtype, np.number):
                 labels = labels.astype(object)

@@ -213,7 +213,7 @@ def fit_fleet(
             seeds=fleet_fit.seeds[part],
             part=f"-{number}" if number else "",
         )
-        _store(own, settings._fit_fleet(own), scaling)
+        store(own, settings._fit_fleet(own), scaling)
     if settings.checkpoint is not None:
         folder = Path(settings.checkpoint)
         for path in folder.glob(f"{CHECKPOINT_PREFIX}*.safetensors"):
@@ -222,7 +222,7 @@ def fit_fleet(
             folder.rmdir()
 
 
-def _store(fleet_fit: FleetFit, fitted: FittedFleet, scaling: np.ndarray | None) -> None:
+def store(fleet_fit: FleetFit, fitted: FittedFleet, scaling: np.ndarray | None) -> None:
     """Set the fitted attributes of each estimator from its member."""
     model, noise = fitted.model.cpu().eval(), fitted.noise.cpu().eval()
     counts = list(fitted.networks) or [1] * fleet_fit.members

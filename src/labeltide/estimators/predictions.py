@@ -23,22 +23,21 @@ from labeltide.chain.passes import (
     thin_evidence,
     thin_for_tests,
 )
-from labeltide.data.clusters import deal_units, encode_clusters, splitting_units
+from labeltide.data.clusters import Sources, deal_units, encode_clusters, splitting_units
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import (
     FittedFleet,
     FleetFit,
-    as_array,
     encode_trusted,
     find_grid,
     find_moments,
     find_seed,
+    store,
 )
 from labeltide.estimators.tide import InferenceResults, TideClassifier, chain_data, find_posterior, make_folds
 from labeltide.inference.audit import FDR, LabelAudit, LabelCodes, audit_labels
 from labeltide.inference.conclusion import Diagnostic, NoiseWarning
 from labeltide.models import LinearModel
-from labeltide.noise.functions import FixedNoise
 from labeltide.tables.features import LEAST_PROBABILITY
 from labeltide.training import FleetData, History
 
@@ -53,23 +52,33 @@ MIN_SUSPECTS = 20  # by hand: labels that their neighbours contradict, by the la
 MAX_REPEATED, MAX_SEEN = 0.75, 0.35
 
 
-class PredictionFit(InferenceResults):
-    """The hidden Markov model that `audit_predictions` fits: chain, Q(t), bands, tests, checks and conclusion.
+class PredictionFit(TideClassifier):
+    """`tide` without its networks: the features are logarithms of a model's out-of-sample probabilities."""
 
-    Its attributes are those of `TideClassifier`, which has the same ones after cross-fitting.
-    """
+    def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
+        data, n_classes = fleet_fit.data, fleet_fit.n_classes
+        units = np.arange(len(data.mask)) if fleet_fit.clusters is None else fleet_fit.clusters
+        labels, grid = chain_data(data, n_classes, fleet_fit.cells)
+        # The model has learned the labels as they are, as if Q were the identity.
+        labels = labels.with_evidence(data.features.log_softmax(-1)[None], torch.ones(1))
+        folds = make_folds(data.labels, units, fleet_fit.seeds[:1])
+        _, noise, (learned,) = find_posterior(labels, folds, grid, self.period, torch.from_numpy(units))
+        digests = digest_rows(data.features.cpu().numpy(), data.mask.cpu().numpy())
+        learned["training_rows_"] = TrainingRows(digests, learned["training_"].folds[0].numpy())
+        learned["lags_"] = np.zeros(data.labels.shape[-1], int)
+        model = LinearModel(1, n_classes, n_classes)
+        with torch.no_grad():
+            model.head.weight.copy_(torch.eye(n_classes)), model.head.bias.zero_()
+        none, zero = np.zeros((0, 1)), np.zeros(1, np.int64)
+        return FittedFleet(model, noise, History(none, none, zero, zero, none, none), [learned], [1])
 
-    def __init__(
-        self, classes: np.ndarray, period: Period, seed: int, data: FleetData, units: np.ndarray, cells: Any
-    ) -> None:
-        """Fit chain and Q(t) to labels and the probabilities in `data.features`; `units` are clusters of rows."""
-        self.classes_, self.period, self.random_state = classes, period, seed
-        self.noise_, learned = _learn(data, len(self.classes_), cells, period, units, seed)
-        self.cells_, self.chain_, self.families_ = cells, learned["chain_"], learned["families_"]
-        self.findings_, whole = {}, learned["training_"]
-        self.training_ = thin_evidence(whole, self.random_state, INFERENCE_STEPS)
-        self._for_tests = thin_for_tests(whole, self.random_state, TEST_STEPS)
+    def learn(self, fleet_fit: FleetFit) -> None:
+        """Fit to data that are prepared; bands, checks and tests then rest on random windows where there are many."""
+        store(fleet_fit, self._fit_stages(fleet_fit), None)
+        whole, seed = self.training_, fleet_fit.seeds[0]
         self.predictions_ = check_predictions(whole)
+        self.training_ = thin_evidence(whole, seed, INFERENCE_STEPS)
+        self._for_tests = thin_for_tests(whole, seed, TEST_STEPS)
 
     def _find(self, name: str, compute: Callable[[], Any]) -> Any:
         bands = self.training_
@@ -84,34 +93,8 @@ class PredictionFit(InferenceResults):
     def _checks(self) -> tuple[Diagnostic, ...]:
         return (*self.predictions_, *super()._checks)
 
-
-def _learn(
-    data: FleetData, n_classes: int, cells: Any, period: Period, units: np.ndarray, seed: int
-) -> tuple[FixedNoise, dict[str, Any]]:
-    """Q and what an estimator learns, from features that are logarithms of probabilities."""
-    labels, grid = chain_data(data, n_classes, cells)
-    # The model has learned the labels as they are, as if Q were the identity.
-    labels = labels.with_evidence(data.features.log_softmax(-1)[None], torch.ones(1))
-    folds = make_folds(data.labels, units, [seed])
-    _, noise, (learned,) = find_posterior(labels, folds, grid, period, torch.from_numpy(units))
-    return noise, learned
-
-
-class GivenPredictions(TideClassifier):
-    """`tide` without its networks: the features are logarithms of a model's out-of-sample probabilities."""
-
-    def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
-        data, n_classes = fleet_fit.data, fleet_fit.n_classes
-        units = np.arange(len(data.mask)) if fleet_fit.clusters is None else fleet_fit.clusters
-        noise, learned = _learn(data, n_classes, fleet_fit.cells, self.period, units, fleet_fit.seeds[0])
-        digests = digest_rows(data.features.cpu().numpy(), data.mask.cpu().numpy())
-        learned["training_rows_"] = TrainingRows(digests, learned["training_"].folds[0].numpy())
-        learned["lags_"] = np.zeros(data.labels.shape[-1], int)
-        model = LinearModel(1, n_classes, n_classes)
-        with torch.no_grad():
-            model.head.weight.copy_(torch.eye(n_classes)), model.head.bias.zero_()
-        none, zero = np.zeros((0, 1)), np.zeros(1, np.int64)
-        return FittedFleet(model, noise, History(none, none, zero, zero, none, none), [learned], [1])
+    def _may_name_labels(self) -> bool:
+        return InferenceResults._may_name_labels(self)
 
 
 def check_predictions(training: TrainingEvidence) -> list[Diagnostic]:
@@ -281,11 +264,13 @@ def audit_predictions(
         trusted=None if known is None else torch.where(torch.from_numpy(inside), take(known), -1),
         gaps=None if between is None else take(between),
     )
-    fit = PredictionFit(as_array(names), period, seed, learned, np.unique(units, return_inverse=True)[1], cells)
+    fit = PredictionFit(period=period, random_state=seed)
+    units = np.unique(units, return_inverse=True)[1]
+    fit.learn(FleetFit([fit], learned, names, (seed,), Sources(codes.shape[2], None), cells, units))
     for check in fit.predictions_:
         if check.is_warning:
             warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=2)
-    moments = find_moments(fit, clocks)  # type: ignore[arg-type]
+    moments = find_moments(fit, clocks)
     sources = None if fit.noise_.annotators == 1 else np.tile(np.arange(codes.shape[2]), (n, 1))
     return audit_labels(
         LabelCodes(codes, mask, moments, known, sources, between),

@@ -42,7 +42,6 @@ NOISES: dict[str, type[NoiseFunction]] = {
     "network": NetworkNoise,
 }
 FIELDS = ("sha256", "format", "labeltide", "method", "params", "classes", "n_features", "n_points", "noise", "sources")
-OLD_FIELDS = {"sources": {"annotators": 1, "groups": None}}  # of files written before annotators had a Q each
 MAX_SOURCES = 100_000
 DIGEST_MARK = b'\\"sha256\\": \\"'  # the digest follows; JSON within the JSON header, hence the backslashes
 NO_DIGEST = "0" * 64  # stands in for the digest while the file is digested
@@ -294,10 +293,7 @@ def _restore_history(tensors: Tensors) -> History:
     n_epochs = len(tensors["loss"]) if "loss" in tensors and tensors["loss"].ndim else 0
     per_epoch, per_member = ((n_epochs, 1), torch.float64), ((1,), torch.int64)
     wanted = {"loss": per_epoch, "held_out": per_epoch, "best_epoch": per_member, "restarts": per_member}
-    multipliers = ("linear", "quadratic")
-    if not any(name in tensors for name in multipliers):  # a file written before histories kept them
-        tensors = tensors | {name: torch.full((n_epochs, 1), torch.nan, dtype=torch.float64) for name in multipliers}
-    _check_tensors("history", tensors, wanted | dict.fromkeys(multipliers, per_epoch))
+    _check_tensors("history", tensors, wanted | dict.fromkeys(("linear", "quadratic"), per_epoch))
     return History(**{name: tensor.numpy() for name, tensor in tensors.items()})
 
 
@@ -385,7 +381,7 @@ def read_description(raw: bytes) -> dict[str, Any]:
     n_points = about["n_points"]
     _validation.check_number("n_features", about["n_features"], 1, whole=True)
     _validation.check_number("n_points", n_points, 1, whole=True)
-    noise = {"annotators": 1, **about["noise"]} if isinstance(about["noise"], dict) else about["noise"]
+    noise = about["noise"]
     _check_fields("noise", noise, ("kind", "raw_steps", "annotators"))
     kind, annotators = _validation.check_choice("noise", noise["kind"], NOISES), noise["annotators"]
     sources = _check_sources(about["sources"])
@@ -425,7 +421,6 @@ def _read_about(raw: bytes) -> dict[str, Any]:
             f"it is from a newer version, labeltide {reprlib.repr(about.get('labeltide'))}. This is "
             f"{__version__}: update it with `pip install --upgrade labeltide`."
         )
-    about = {**OLD_FIELDS, **about}
     _check_fields("header", about, (*FIELDS, "learned"))
     if type(about["sha256"]) is not str:
         raise ValueError("its digest must be a string.")
@@ -482,12 +477,6 @@ PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
 NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
 MAY_BE_NONE = ("model", "random_state", "rounds", "noise_learning_rate", "clip")
 WHOLE_NUMBERS = ("noise_widths", "noise_milestones", "milestones")  # parameters that are lists of them
-# Parameters that files of earlier versions lack. These were fitted with what is the default now.
-NEWER_PARAMS = {
-    *("period", "objective", "diagonal_weight", "linear", "quadratic", "gamma", "eta", "rounds", "epochs_per_round"),
-    *("noise_widths", "noise_learning_rate", "noise_milestones", "noise_function", "clip", "max_restarts"),
-    *("milestones", "shuffle", "new_network"),
-}
 
 
 def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
@@ -506,16 +495,9 @@ def _plain_params(estimator: NoisyLabelClassifier) -> dict[str, Any]:
     return params
 
 
-def _check_params(method: type[NoisyLabelClassifier], saved: Any) -> dict[str, Any]:
+def _check_params(method: type[NoisyLabelClassifier], params: Any) -> dict[str, Any]:
     """The validated parameters of a method in a file."""
     defaults = method().get_params(deep=False)
-    params = saved
-    if isinstance(saved, dict):
-        newer = {name: list(v) if isinstance(v, tuple) else v for name, v in defaults.items() if name in NEWER_PARAMS}
-        params = {"standardize": False, **newer, **saved}
-        if method.name == "continuous":  # the network with raw steps was that of the paper's code in these respects too
-            departs = not params.get("raw_steps")
-            params = {"scaled_weights": departs, "bounded_logits": departs, **params}
     _check_fields("params", params, defaults)
     for name, default in defaults.items():
         if params[name] is not None or name not in MAY_BE_NONE:

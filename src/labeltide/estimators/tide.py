@@ -403,13 +403,7 @@ class InferenceResults:
         return conclude_noise(self.is_noisy_p_, self._checks)
 
     def _may_name_labels(self) -> bool:
-        """Whether the fit shows that labels are wrong, so that an audit may name them.
-
-        Files of earlier versions may lack the test. Their labels are named, as they were.
-        """
-        self._check_fitted()
-        if not hasattr(self, "training_") and not {"is_noisy_p", "diagnostics"} <= set(self.findings_):
-            return True
+        """Whether the fit shows that labels are wrong, so that an audit may name them."""
         return self.conclusion_.answer == SHOWN
 
     def _false_alarms(self) -> np.ndarray | None:
@@ -475,8 +469,6 @@ class InferenceResults:
         return self.findings_
 
     def _judge_presence(self) -> float:
-        if "temporality" in self.findings_:  # of a file of an earlier version
-            return float(self.findings_["temporality"].is_noisy_p)
         tested = judge_presence(self.training_, seed=self._inference_seed())
         estimate = self._first_estimate()
         of_share = None if estimate is None else estimate.total_p
@@ -511,10 +503,6 @@ class InferenceResults:
 
     def _inference_seed(self) -> int:
         return int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
-
-
-# Parts of the model in older files, by their key in the header.
-REMOVED_PARTS = {"difficulty": "levels of difficulty", "timing": "a model of timing errors"}
 
 
 class TideClassifier(InferenceResults, NoisyLabelClassifier):
@@ -692,7 +680,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             start, transition = np.asarray(chain["start"], float), np.asarray(chain["transition"], float)
             weights = np.asarray(list(families.values()), float)
             power, bursts = float(chain["power"]), float(chain["bursts"])
-            lags = np.asarray(learned.get("lags", [0] * len(self.sources_)), int)  # files before 0.2 have none
+            lags = np.asarray(learned["lags"], int)
             curve = np.asarray(learned.get(FALSE_ALARMS, QUALITY_GRID), float)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ValueError("its chain or its families of Q are malformed.") from None
@@ -703,11 +691,6 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             raise ValueError("the probabilities of its chain must sum to one.")
         if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
             raise ValueError("its expected shares of false alarms are malformed.")
-        if removed := [words for name, words in REMOVED_PARTS.items() if name in learned]:
-            raise ValueError(
-                f"it was fitted with {' and '.join(removed)}, which tide no longer has. Fit again with this version of "
-                "labeltide."
-            )
         self.chain_, self.families_ = Chain(start, transition, power, bursts), dict(families)
         self.lags_ = lags
         self.findings_ = read_findings(findings, n_classes)

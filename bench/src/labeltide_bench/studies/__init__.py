@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from labeltide_bench.studies.method_spec import published_settings as published_settings
     from labeltide_bench.studies.records import read_records as read_records
     from labeltide_bench.studies.run import run_study as run_study
     from labeltide_bench.studies.study import Study as Study
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
 # Loaded on first use, so that reading records does not load torch.
 _HOMES = {
     "Study": "labeltide_bench.studies.study",
+    "published_settings": "labeltide_bench.studies.method_spec",
     "read_records": "labeltide_bench.studies.records",
     "read_study": "labeltide_bench.studies.study",
     "run_study": "labeltide_bench.studies.run",
 }
 
-__all__ = ["Study", "read_records", "read_study", "run_study"]
+__all__ = ["Study", "published_settings", "read_records", "read_study", "run_study"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The specification of a method in a study file, and a trial fit of its settings."""
+"""The specification of a method in a study file, the settings of the paper, and a trial fit of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from labeltide import _validation
 from labeltide.estimators import METHODS
-from labeltide.estimators.paper import PAPER_DATASETS, published_settings
 from labeltide_bench.studies import keys
 from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.drawing import NOISE_VARIANTS
@@ -25,6 +24,62 @@ OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that th
 CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels alone where all are trusted
 
 _usable: set[tuple[str, bool, str]] = set()  # settings that were tried in this process: studies share most of theirs
+
+
+# Batch sizes of the paper's data sets (its appendix D.2 and its code), and the weights of the diagonal in its code.
+PAPER_DATASETS = {
+    "moving": (64, 0.05),
+    "senior": (256, 0.01),
+    "blinking": (128, 0.001),
+    "sleeping": (512, 0.01),
+    "synthetic": (256, 0.05),
+}
+NOT_IN_THE_PAPER: dict[str, Any] = {"clip": None, "max_restarts": 0, "standardize": False}  # our steps, undone
+CODE_NETWORK = {"raw_steps": True, "scaled_weights": False, "bounded_logits": False}  # of Q, in text and code
+# The settings of each method in the paper's text, and in its code.
+PAPER_SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ignore": ({}, {}),
+    "known": ({}, {"milestones": (50, 100), "shuffle": False}),  # of its figure 5
+    "anchor": ({}, {"new_network": True}),
+    "plugin": ({}, {"new_network": True}),
+    "volmin": ({"noise_milestones": ()}, {"noise_milestones": (50, 100)}),
+    "discontinuous": ({"noise_milestones": ()}, {"noise_milestones": (50, 100), "objective": "penalised"}),
+    "continuous": (
+        {"noise_milestones": (), **CODE_NETWORK},
+        {"noise_milestones": (50, 100), **CODE_NETWORK, "objective": "penalised"},
+    ),
+}
+
+
+def published_settings(method: str, source: str = "text", dataset: str | None = None) -> dict[str, Any]:
+    """The parameters with which a method is trained exactly as in the paper's text or in its published code.
+
+    Parameters
+    ----------
+    method : one of ignore, known, anchor, plugin, volmin, discontinuous, continuous
+    source : {"text", "code"}, default "text"
+        Nagaraj and others (2025), or the code that they published, which differs from it in places.
+    dataset : one of moving, senior, blinking, sleeping, synthetic, optional
+        Adds the batch size of this data set and, for the code, the weight of the diagonal of Q.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> lt.published_settings("plugin", "code", "moving")
+    {'clip': None, 'max_restarts': 0, 'standardize': False, 'new_network': True, 'batch_size': 64}
+    >>> clf = lt.ContinuousClassifier(**lt.published_settings("continuous", "code"), random_state=0)
+    >>> clf.objective
+    'penalised'
+    """
+    _validation.check_choice("source", source, ("text", "code"))
+    _validation.check_choice("method of the paper", method, PAPER_SETTINGS)
+    settings = NOT_IN_THE_PAPER | PAPER_SETTINGS[method][source == "code"]
+    if dataset is not None:
+        _validation.check_choice("data set of the paper", dataset, PAPER_DATASETS)
+        settings["batch_size"], diagonal_weight = PAPER_DATASETS[dataset]
+        if "objective" in settings:
+            settings["diagonal_weight"] = diagonal_weight
+    return settings
 
 
 @dataclass(frozen=True)
