@@ -1,7 +1,7 @@
 """Tests of the noise: does it change over the clock, in which class or annotator, is there any at all.
 
-Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change_test`); the other two
-are parametric bootstrap tests (`likelihood_ratio_test`).
+Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change_tests`); the other
+two are parametric bootstrap tests (`likelihood_ratio_test`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from labeltide.inference.bootstrap import (
 )
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.display import TemporalityDisplay
-from labeltide.inference.score_tests import METHODS, ChangeTest, change_test, change_tests
+from labeltide.inference.score_tests import METHODS, ChangeTest, change_tests
 
 TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
@@ -147,7 +147,7 @@ def judge_temporality(
     kind, _ = chosen_shape(training.families)
     unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period, kind)
     free = pooled_by(training, unpooled)
-    whole = change_test(training, _static(training), free, n_replicates, seed)
+    (whole,) = change_tests(training, {seed: _static(training)}, free, n_replicates)
     counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=n_classes)
     common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
     nulls = {seed + 1 + i: hold_class(free, i) for i in common}  # under the null the noise of other classes may change
@@ -238,13 +238,6 @@ def estimate_clocks(
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
     tested = tested or share_test(training)
     lower, upper = interval_around(total, tested.estimate, tested.lower, tested.upper)
-    found: dict[str, Any] = {
-        "total": total,
-        "total_lower": lower,
-        "total_upper": upper,
-        "total_p": tested.p_value,
-        "false_alarms": tested.false_alarms,
-    }
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
         in_cell = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)
@@ -258,7 +251,8 @@ def estimate_clocks(
             totals=smooth(in_cell @ replicates.totals, axis, period),
         )
         of_clock = estimate(axis, np.einsum("amci,acij->amij", weights, matrices), along_clock, training.weights())
-        estimates.append(replace(of_clock, **found))
+        bounds: dict[str, Any] = {"total": total, "total_lower": lower, "total_upper": upper}
+        estimates.append(replace(of_clock, **bounds, total_p=tested.p_value, false_alarms=tested.false_alarms))
     return tuple(estimates)
 
 
@@ -280,7 +274,9 @@ def judge_clocks(
         )
 
     free = moving(None)
-    tests = [change_test(training, moving(held), free, n_replicates, seed + 500 + held, clock=held) for held in clocks]
+    tests = [
+        change_tests(training, {seed + 500 + held: moving(held)}, free, n_replicates, clock=held)[0] for held in clocks
+    ]
     return _parts(tests, [of_clock.change for of_clock in estimates])
 
 
