@@ -193,7 +193,7 @@ def _test(data: ChainData, fits: Sequence[TrainingEvidence], question: Question,
         ]
     each = torch.arange(len(fits))  # the first sets of labels and evidence
     members = Members(each, each, torch.ones(len(fits), len(data.mask)))
-    nulls = fit_nulls(data, members, [null] * len(fits), fits[0].parameters, ITERATIONS)
+    nulls = fit_nulls(fits[0]._replace(data=data), [null] * len(fits), members, ITERATIONS)
     return [
         score_test(fitted, moments, design, null, alternative, REPLICATES, seed + k) for k, fitted in enumerate(nulls)
     ]

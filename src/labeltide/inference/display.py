@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import beta
 
 from labeltide import _validation
 from labeltide._display import ShortRepr, p_value, panel, percent, points, sentence, table
 from labeltide._files import import_extra
+from labeltide.inference.review import EffectiveCount, clopper_pearson
 from labeltide.tables.columns import as_frame
 
 MAX_ISSUES = 8  # labels to check that are listed
@@ -287,8 +287,7 @@ def plot_reliability(probabilities: ArrayLike, is_right: ArrayLike, ax: Any = No
     hits, counts = np.bincount(index, right, bins)[used], counts[used]
     predicted = np.bincount(index, chances, bins)[used] / counts
     observed = hits / counts
-    low, high = beta.ppf(0.025, hits, counts - hits + 1), beta.ppf(0.975, hits + 1, counts - hits)
-    low, high = np.where(hits == 0, 0.0, low), np.where(hits == counts, 1.0, high)
+    low, high = np.transpose([clopper_pearson(EffectiveCount(*of), 0.95) for of in zip(hits, counts, strict=True)])
     ax = new_axes(ax, (4.2, 4.0))
     ax.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
     ax.errorbar(predicted, observed, yerr=[observed - low, high - observed], fmt="o", markersize=4, capsize=2)

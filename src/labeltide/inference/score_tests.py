@@ -20,7 +20,7 @@ import torch
 
 from labeltide._clock import cells_of, one_period
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
-from labeltide.chain.passes import ChainData, ChainParameters, Members, TrainingEvidence, posteriors, same_data
+from labeltide.chain.passes import Members, TrainingEvidence, posteriors, same_data
 from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, ChangeTest, likelihood_ratio_test, p_value, refit
 
 # docs/decisions/015-tests-of-change.md
@@ -75,21 +75,19 @@ class NullFit(NamedTuple):
         return totals * probs, np.sqrt(totals) * probs
 
 
-def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
-    """Fit the chain under each null, as one fleet, and take the posteriors of the true labels."""
-    members = same_data(torch.ones(len(nulls), len(training.data.mask)))
-    return fit_nulls(training.data, members, nulls, training.parameters)
-
-
 def fit_nulls(
-    data: ChainData,
-    members: Members,
+    training: TrainingEvidence,
     nulls: Sequence[Family],
-    start: ChainParameters,
+    members: Members | None = None,
     iterations: int = NULL_ITERATIONS,
 ) -> list[NullFit]:
-    """The same for members that may have other labels and evidence, each with its null."""
-    fitted = refit(data, members, nulls, start, iterations).parameters
+    """Fit the chain under each null, as one fleet, and take the posteriors of the true labels.
+
+    `members` say which labels and evidence each null has; by default all have the first.
+    """
+    data = training.data
+    members = same_data(torch.ones(len(nulls), len(data.mask))) if members is None else members
+    fitted = refit(data, members, nulls, training.parameters, iterations).parameters
     posterior = posteriors(data, members, fitted).double().numpy()
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
     index = data.grid_index().numpy()
@@ -111,14 +109,6 @@ class ClockMoments(NamedTuple):
     axis_index: np.ndarray  # (rows, steps), of each step's moment on the axis
     of_point: np.ndarray  # (points,), the moment of each point of the grid
     period: float | None
-
-    def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """Moments of the steps of some rows, (rows, steps, 1); of a periodic clock points on a circle, (..., 2)."""
-        moments = self.axis[self.axis_index[rows]]
-        if self.period is None:
-            return moments[..., None]
-        angle = 2 * np.pi * moments / self.period
-        return np.stack([np.cos(angle), np.sin(angle)], -1)
 
 
 def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
@@ -362,10 +352,13 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
 
 def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray], *, of_rows: bool = False) -> float:
     """Sum of squares of moments about the mean of their group; of the means of rows, or of all steps."""
-    total = 0.0
+    places, total = moments.axis[moments.axis_index][..., None], 0.0
+    if moments.period is not None:  # points on a circle
+        angle = 2 * np.pi * places / moments.period
+        places = np.concatenate([np.cos(angle), np.sin(angle)], -1)
     for rows in groups:
         real = mask[rows][..., None]
-        values, weights = moments.coordinates(rows), real.astype(float)
+        values, weights = places[rows], real.astype(float)
         if of_rows:
             weights = weights.sum(1)
             values = (values * real).sum(1) / weights
@@ -437,7 +430,7 @@ def change_tests(
     tests = {}
     for first in range(0, len(scored), at_once):
         part = scored[first : first + at_once]
-        for seed, fit in zip(part, fit_null_families(training, [nulls[seed] for seed in part]), strict=True):
+        for seed, fit in zip(part, fit_nulls(training, [nulls[seed] for seed in part]), strict=True):
             tests[seed] = score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
     for seed, design in designs.items():
         if design.method == "none":
