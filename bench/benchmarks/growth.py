@@ -39,7 +39,6 @@ PARTS = (  # functions whose time is kept, where they are called from; nested on
     "labeltide.estimators.tide:estimate_annotators",
     "labeltide.estimators.tide:diagnose",
     "labeltide.estimators.tide:judge_temporality",
-    "labeltide.inference.temporality:change_test",
     "labeltide.inference.temporality:change_tests",
     "labeltide.inference.temporality:likelihood_ratio_test",
 )

@@ -26,7 +26,7 @@ from labeltide.chain.passes import ChainData, ChainParameters, Members, Training
 from labeltide.inference.bootstrap import GRID_POINTS, free_family, free_of, likelihood_ratio_test
 from labeltide.inference.score_tests import (
     ChangeTest,
-    change_test,
+    change_tests,
     clock_moments,
     fit_nulls,
     score_test,
@@ -188,10 +188,12 @@ def _test(data: ChainData, fits: Sequence[TrainingEvidence], question: Question,
     moments = clock_moments(fits[0], clock)
     design = study_design(fits[0], moments, tested_labels(fits[0], null))
     if design.method in ("bootstrap", "none"):
-        return [change_test(fit, null, alternative, SIMULATED, seed + k, clock=clock) for k, fit in enumerate(fits)]
+        return [
+            change_tests(fit, {seed + k: null}, alternative, SIMULATED, clock=clock)[0] for k, fit in enumerate(fits)
+        ]
     each = torch.arange(len(fits))  # the first sets of labels and evidence
     members = Members(each, each, torch.ones(len(fits), len(data.mask)))
-    nulls = fit_nulls(data, members, [null] * len(fits), fits[0].parameters, ITERATIONS)
+    nulls = fit_nulls(fits[0]._replace(data=data), [null] * len(fits), members, ITERATIONS)
     return [
         score_test(fitted, moments, design, null, alternative, REPLICATES, seed + k) for k, fitted in enumerate(nulls)
     ]

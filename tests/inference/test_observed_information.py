@@ -10,7 +10,7 @@ from labeltide.inference.score_tests import (
     Directions,
     clock_moments,
     find_alternative,
-    fit_null_families,
+    fit_nulls,
     observed_scores,
     person_scores,
 )
@@ -30,7 +30,7 @@ def study():
     training = training._replace(clusters=torch.from_numpy(PERSON))
     free = pooled(free_family(2, training.grid, TEST_SMOOTHNESS), WEAK_POOLING)
     null = hold_annotator(free, 0)
-    (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
+    (fit,), moments = fit_nulls(training, [null]), clock_moments(training, 0)
     return fit, find_alternative(fit, moments, null, free), moments, null
 
 

@@ -7,7 +7,6 @@ from labeltide.inference.bands import (
     Change,
     agree_change,
     agree_share,
-    both_p,
     estimate_annotators,
     fewest_wrong,
     null_p_value,
@@ -34,12 +33,6 @@ def test_an_interval_that_agrees_is_not_changed():
     assert agree_change(CHANGE, 0.01) == CHANGE
 
 
-def test_two_tests_must_both_reject():
-    assert both_p(0.01, 0.3) == 0.3
-    assert both_p(0.01, math.nan) == 0.01
-    assert math.isnan(both_p(math.nan, math.nan))
-
-
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.03, 0.2])
 def test_the_interval_of_the_share_excludes_zero_where_its_test_rejects(rate):
     matrices = make_noise("static", 2, 15, rate).at(np.linspace(0, 1, 15)) if rate else np.tile(np.eye(2), (15, 1, 1))
@@ -64,7 +57,9 @@ def test_annotators_who_differ_show_wrong_labels_without_a_test():
     differ = int((labels[..., 0] != labels[..., 1]).sum())
     assert fewest_wrong(alone) == (0, 300)
     assert fewest_wrong(both) == (differ, 600)
-    assert presence_p(0.01, 0.3, alone) == 0.3
+    assert presence_p(0.01, 0.3, alone) == 0.3  # both tests must reject
+    assert presence_p(0.01, math.nan, alone) == 0.01
+    assert math.isnan(presence_p(math.nan, math.nan, alone))
     assert presence_p(0.01, 0.3, both) == 0.0
     estimate = estimate_annotators(both, n_replicates=20)[0]
     assert 0.1 < agree_share(estimate, 1.0, both).total_lower < differ / 600

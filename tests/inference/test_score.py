@@ -13,7 +13,7 @@ from labeltide.inference.score_tests import (
     Statistic,
     clock_moments,
     find_alternative,
-    fit_null_families,
+    fit_nulls,
     score_of_moments,
     smooth_functions,
     step_residuals,
@@ -38,7 +38,7 @@ def families(training):
 
 
 def observed_score(training, null, alternative):
-    (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
+    (fit,), moments = fit_nulls(training, [null]), clock_moments(training, 0)
     change = find_alternative(fit, moments, null, alternative)
     return score_of_moments(step_residuals(fit, change), moments.axis_index, change), change, fit, moments
 

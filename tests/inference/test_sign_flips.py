@@ -12,7 +12,7 @@ from labeltide.inference.score_tests import (
     clock_moments,
     effective_design,
     find_alternative,
-    fit_null_families,
+    fit_nulls,
     flip_signs,
     person_scores,
     score_of_moments,
@@ -32,7 +32,7 @@ def study():
     ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, 40, sharpness=2.0), 1, 0).data, choose=False)
     training = training._replace(clusters=torch.from_numpy(PERSON))
     null = family(2, constant_shape(training.grid), "each")
-    (fit,), moments = fit_null_families(training, [null]), clock_moments(training, 0)
+    (fit,), moments = fit_nulls(training, [null]), clock_moments(training, 0)
     return fit, find_alternative(fit, moments, null, free_family(2, training.grid, 10.0)), moments, null
 
 

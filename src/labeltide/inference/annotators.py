@@ -128,8 +128,8 @@ def check_annotators(
     _validation.check_not_one_hot(values)
     counts = _validation.check_lengths(lengths, *values.shape[:2])
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, values.shape[1])[..., None]
-    known = _validation.find_classes(values, present) if classes is None else None
-    names = known or _validation.check_classes(classes or (), "classes")
+    given = None if classes is None else _validation.check_classes(classes, "classes")
+    names = given or _validation.find_classes(values, present)
     return _validation.encode_labels(values, present, names), counts, names
 
 
@@ -146,8 +146,8 @@ def cohen_kappas(labels: np.ndarray, n_classes: int) -> np.ndarray:
             both = (a >= 0) & (b >= 0)
             pairs = np.bincount(a[both].astype(int) * n_classes + b[both], minlength=n_classes**2)
             table = pairs.reshape(n_classes, n_classes) / max(both.sum(), 1)
-            by_chance = table.sum(0) @ table.sum(1)
-            kappas[first, second] = kappas[second, first] = _beyond_chance(np.trace(table), by_chance, bool(both.any()))
+            observed, by_chance = np.trace(table) if both.any() else np.nan, table.sum(0) @ table.sum(1)
+            kappas[first, second] = kappas[second, first] = _beyond_chance(observed, by_chance)
     return kappas
 
 
@@ -174,13 +174,11 @@ def fleiss_kappa(votes: np.ndarray) -> float:
     """
     rated = votes[votes.sum(1) > 1]
     shares = (rated / rated.sum(1, keepdims=True)).mean(0) if len(rated) else np.zeros(votes.shape[1])
-    return _beyond_chance(observed_agreement(votes), float(shares @ shares), len(rated) > 0)
+    return _beyond_chance(observed_agreement(votes), float(shares @ shares))
 
 
-def _beyond_chance(observed: float, by_chance: float, any_seen: bool) -> float:
-    if not any_seen or by_chance > 1 - 1e-12:
-        return float("nan")
-    return float((observed - by_chance) / (1 - by_chance))
+def _beyond_chance(observed: float, by_chance: float) -> float:
+    return float((observed - by_chance) / (1 - by_chance)) if by_chance <= 1 - 1e-12 else float("nan")
 
 
 BLOCKS = 10  # by hand: of a recording, the units of intervals where there are few recordings
@@ -238,10 +236,10 @@ def event_agreement(first: Any, second: Any, *, overlap: float = 0.5) -> pa.Tabl
         f1 = 2 * np.append(matched.sum(), matched) / np.append(of.sum(), of).clip(1)
         share = times / times.sum()
         rows, columns, same = share.sum(1), share.sum(0), share.diagonal()
-        kappas = [_beyond_chance(same.sum(), float(rows @ columns), True)]
+        kappas = [_beyond_chance(same.sum(), float(rows @ columns))]
         for one, other, both in zip(rows[:-1], columns[:-1], same[:-1], strict=True):
             chance = one * other + (1 - one) * (1 - other)
-            kappas.append(_beyond_chance(1 - one - other + 2 * both, float(chance), True))
+            kappas.append(_beyond_chance(1 - one - other + 2 * both, float(chance)))
         return np.stack([f1, kappas])
 
     total = bouts.sum(0), times.sum(0)

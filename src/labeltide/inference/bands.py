@@ -506,14 +506,12 @@ def _shares(counts: Tensor, parameters: ChainParameters) -> np.ndarray:
 # zero, the lower end is the test-based limit :math:`v (1 - z_{.975} / z_p)` of the estimate v (Miettinen 1976).
 
 
-def both_p(first: float, second: float) -> float:
-    """The p-value of "both null hypotheses are false": the larger of the two (Berger 1982); NaN counts as not made."""
-    return max((p for p in (first, second) if not math.isnan(p)), default=math.nan)
-
-
 def presence_p(first: float, second: float, training: TrainingEvidence) -> float:
-    """The p-value of the null that no label is wrong: of two tests, or zero where annotators contradict each other."""
-    return 0.0 if fewest_wrong(training)[0] else both_p(first, second)
+    """The p-value of the null that no label is wrong: zero where annotators contradict each other.
+
+    Else the larger of two, as both tests must reject (Berger 1982); NaN counts as not made.
+    """
+    return 0.0 if fewest_wrong(training)[0] else float(np.fmax(first, second))
 
 
 def fewest_wrong(training: TrainingEvidence) -> tuple[int, int]:

@@ -139,12 +139,10 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     least = np.median(share[judged]) - SUPPORT_MARGIN if judged.sum() >= MIN_SUPPORT_CLUSTERS else 0.0
     p_value = binom.cdf(np.floor(share * runs), runs.clip(1), max(least, 0.0))
     low = int((judged & (share < least) & (p_value * count < SUPPORT_P_VALUE)).sum())
-    if not low:
-        sentence, advice = "In every recording, the labels fit the signals.", "Nothing to do."
-    else:
-        sentence = f"In {low} of {count} recordings, labels and signals do not fit together as they do in the others."
-        advice = "Check these recordings for labels of another one, a broken sensor or other labelling rules."
-    return (*checks, Diagnostic("recordings", bool(low), sentence, advice))
+    doubt = f"In {low} of {count} recordings, labels and signals do not fit together as they do in the others."
+    advice = "Check these recordings for labels of another one, a broken sensor or other labelling rules."
+    sound = "In every recording, the labels fit the signals."
+    return (*checks, _judge("recordings", bool(low), sound, doubt, advice))
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:

@@ -1,7 +1,7 @@
 """Base classes of the results that show themselves: HTML for notebooks, plots with matplotlib, and frames.
 
-HTML has small SVG curves (`labeltide._display.draw`). Plots need the extra `plots`; each takes `ax`, draws on it or on
-a new one, and returns it.
+Curves are drawn by `plot` alone. Plots need the extra `plots`; each takes `ax`, draws on it or on a new one, and
+returns it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import beta
 
 from labeltide import _validation
-from labeltide._display import ShortRepr, draw, p_value, panel, percent, points, sentence, table
+from labeltide._display import ShortRepr, p_value, panel, percent, points, sentence, table
 from labeltide._files import import_extra
+from labeltide.inference.review import EffectiveCount, clopper_pearson
 from labeltide.tables.columns import as_frame
 
 MAX_ISSUES = 8  # labels to check that are listed
 MAX_PARTS = 12  # classes or annotators that are listed
-MAX_CURVES = 4
 BINS = 10  # of probabilities
 EFFECTS = ("change", "change_lower", "change_upper", "worst_at", "best_at", "worst_rate", "best_rate")
 BAND_ENDS = ("lower", "upper", "simultaneous_lower", "simultaneous_upper")
@@ -30,7 +29,7 @@ class NoiseDisplay(ShortRepr):
     """Display of a `NoiseEstimate`."""
 
     def _repr_html_(self: Any) -> str:
-        """The share of wrong labels, its curve over the clock, and the error rates of the classes."""
+        """The share of wrong labels, its change over the clock, and the error rates of the classes."""
         change = self.change
         interval = f"95 % interval {percent(self.total_lower)} to {percent(self.total_upper)}."
         summary = (
@@ -38,14 +37,11 @@ class NoiseDisplay(ShortRepr):
             f"{points(change.upper)}): worst at {change.worst_at:.4g} ({percent(change.worst_rate)}), best at "
             f"{change.best_at:.4g} ({percent(change.best_rate)})."
         )
-        band = (self.rate_lower, self.rate_upper)
-        description = f"Share of wrong labels over the clock. {summary}"
-        curve = draw(self.clock, {"all labels": self.rate}, band, description)
         heads = ["true class", "wrong on average", "least", "most"]
         rates = _table_of_rates(heads, enumerate(self.class_rate.T))
         more = _not_listed(self.class_rate.shape[1])
         title = f"{percent(self.total)} of labels wrong"
-        return panel(title, sentence(interval), curve, sentence(summary), rates, more)
+        return panel(title, sentence(interval), sentence(summary), rates, more)
 
     def plot(self: Any, ax: Any = None, *, classes: Sequence[Hashable] | None = None, true: int | None = None) -> Any:
         """Draw Q(t) with 95 % bands: the error rate of each true class, or all recorded labels of one true class.
@@ -214,10 +210,8 @@ class ConsensusDisplay(ShortRepr):
         steps = int((self.probabilities.sum(-1) > 0).sum())
         title = f"Consensus of {annotators} annotators on {steps:,} steps of {n:,} sequences"
         kappa = f"Fleiss' kappa {self.agreement.fleiss:.2f}; {len(self.classes)} classes."
-        curves = {f"annotator {number}": quality for number, quality in enumerate(self.quality[:MAX_CURVES])}
-        curve = draw(self.clock, curves, description="Share of right labels of each annotator over the clock.")
         rates = _table_of_rates(["annotator", "right on average", "least", "most"], enumerate(self.quality))
-        return panel(title, sentence(kappa), curve, rates, _not_listed(annotators))
+        return panel(title, sentence(kappa), rates, _not_listed(annotators))
 
     def plot(self: Any, ax: Any = None, *, annotators: Sequence[Hashable] | None = None) -> Any:
         """Draw the share of right labels of each annotator over the clock."""
@@ -263,10 +257,7 @@ def estimator_html(estimator: Any) -> str:
     words = f"{kind}; {estimator.n_features_in_} features; {len(classes)} classes."
     heads = ["true class", "recorded wrong, on average", "least", "most"]
     rates = _table_of_rates(heads, zip(classes, wrong.T, strict=True))
-    grid = np.asarray(estimator.clock_grid_)
-    curves = {f"true {name}": curve for name, curve in zip(classes[:MAX_CURVES], wrong.T, strict=False)}
-    curve = draw(grid, curves, description="Error rate of each true class over the clock.") if grid.ndim == 1 else ""
-    return panel("Learned", sentence(words), curve, rates, _not_listed(len(classes)))
+    return panel("Learned", sentence(words), rates, _not_listed(len(classes)))
 
 
 def plot_reliability(probabilities: ArrayLike, is_right: ArrayLike, ax: Any = None, *, bins: int = BINS) -> Any:
@@ -296,8 +287,7 @@ def plot_reliability(probabilities: ArrayLike, is_right: ArrayLike, ax: Any = No
     hits, counts = np.bincount(index, right, bins)[used], counts[used]
     predicted = np.bincount(index, chances, bins)[used] / counts
     observed = hits / counts
-    low, high = beta.ppf(0.025, hits, counts - hits + 1), beta.ppf(0.975, hits + 1, counts - hits)
-    low, high = np.where(hits == 0, 0.0, low), np.where(hits == counts, 1.0, high)
+    low, high = np.transpose([clopper_pearson(EffectiveCount(*of), 0.95) for of in zip(hits, counts, strict=True)])
     ax = new_axes(ax, (4.2, 4.0))
     ax.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
     ax.errorbar(predicted, observed, yerr=[observed - low, high - observed], fmt="o", markersize=4, capsize=2)

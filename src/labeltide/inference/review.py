@@ -692,7 +692,7 @@ def broadcast(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarra
     return np.broadcast_to(array.reshape(array.shape + (1,) * (len(shape) - array.ndim)), shape)
 
 
-def clock_bins(clock: np.ndarray, mask: np.ndarray, n_bins: int = CLOCK_BINS) -> np.ndarray:
+def clock_bins(clock: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The bin of each step's moment, with edges at quantiles over all steps: int array of the clock's shape."""
-    edges = np.unique(np.quantile(clock[mask], np.linspace(0, 1, n_bins + 1)[1:-1]))
+    edges = np.unique(np.quantile(clock[mask], np.linspace(0, 1, CLOCK_BINS + 1)[1:-1]))
     return np.searchsorted(edges, clock, side="right")

@@ -20,7 +20,7 @@ import torch
 
 from labeltide._clock import cells_of, one_period
 from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
-from labeltide.chain.passes import ChainData, ChainParameters, Members, TrainingEvidence, posteriors, same_data
+from labeltide.chain.passes import Members, TrainingEvidence, posteriors, same_data
 from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, ChangeTest, likelihood_ratio_test, p_value, refit
 
 # docs/decisions/015-tests-of-change.md
@@ -75,21 +75,19 @@ class NullFit(NamedTuple):
         return totals * probs, np.sqrt(totals) * probs
 
 
-def fit_null_families(training: TrainingEvidence, nulls: Sequence[Family]) -> list[NullFit]:
-    """Fit the chain under each null, as one fleet, and take the posteriors of the true labels."""
-    members = same_data(torch.ones(len(nulls), len(training.data.mask)))
-    return fit_nulls(training.data, members, nulls, training.parameters)
-
-
 def fit_nulls(
-    data: ChainData,
-    members: Members,
+    training: TrainingEvidence,
     nulls: Sequence[Family],
-    start: ChainParameters,
+    members: Members | None = None,
     iterations: int = NULL_ITERATIONS,
 ) -> list[NullFit]:
-    """The same for members that may have other labels and evidence, each with its null."""
-    fitted = refit(data, members, nulls, start, iterations).parameters
+    """Fit the chain under each null, as one fleet, and take the posteriors of the true labels.
+
+    `members` say which labels and evidence each null has; by default all have the first.
+    """
+    data = training.data
+    members = same_data(torch.ones(len(nulls), len(data.mask))) if members is None else members
+    fitted = refit(data, members, nulls, training.parameters, iterations).parameters
     posterior = posteriors(data, members, fitted).double().numpy()
     labels = torch.where(data.mask[..., None], data.labels[members.labels], -1).numpy()
     index = data.grid_index().numpy()
@@ -111,14 +109,6 @@ class ClockMoments(NamedTuple):
     axis_index: np.ndarray  # (rows, steps), of each step's moment on the axis
     of_point: np.ndarray  # (points,), the moment of each point of the grid
     period: float | None
-
-    def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """Moments of the steps of some rows, (rows, steps, 1); of a periodic clock points on a circle, (..., 2)."""
-        moments = self.axis[self.axis_index[rows]]
-        if self.period is None:
-            return moments[..., None]
-        angle = 2 * np.pi * moments / self.period
-        return np.stack([np.cos(angle), np.sin(angle)], -1)
 
 
 def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
@@ -145,6 +135,19 @@ def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None
     return centred @ to_basis @ rotation[:, :N_FUNCTIONS]
 
 
+def unit_scores(fit: NullFit, groups: list[int], design: np.ndarray, unit: np.ndarray, n_units: int) -> np.ndarray:
+    """Scores of units of rows along the columns of a design (points, entries, columns): (units, columns)."""
+    n_points = len(design)
+    index = (unit[:, None] * n_points + fit.grid_index).ravel()
+    scores = np.zeros((n_units, design.shape[2]))
+    for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
+        if of_entry.any():
+            residuals = sum(fit.residuals(group, entry) for group in groups)
+            at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
+            scores += at_point.reshape(n_units, n_points) @ of_entry
+    return scores
+
+
 class Directions(NamedTuple):
     """Ways in which the logits of Q move: functions of a clock times entries of Q that follow them together."""
 
@@ -154,15 +157,10 @@ class Directions(NamedTuple):
 
     def scores(self, fit: NullFit, unit: np.ndarray, n_units: int) -> np.ndarray:
         """Scores of units of rows: (units, functions * shares)."""
-        n_points = len(self.functions)
-        index = (unit[:, None] * n_points + fit.grid_index).ravel()
-        total = np.zeros((n_units, self.functions.shape[1], self.shares.shape[1]))
-        for entry, of_entry in zip(fit.entries, self.shares, strict=True):
-            if of_entry.any():
-                residuals = sum(fit.residuals(group, entry) for group in self.groups)
-                at_point = np.bincount(index, np.ravel(residuals), n_units * n_points)
-                total += (at_point.reshape(n_units, n_points) @ self.functions)[..., None] * of_entry
-        return total.reshape(n_units, -1)
+        design = np.einsum("pk,es->peks", self.functions, self.shares).reshape(
+            len(self.functions), len(self.shares), -1
+        )
+        return unit_scores(fit, self.groups, design, unit, n_units)
 
     def moved(self, noise: np.ndarray) -> np.ndarray:
         """Q moved by a step forth and back in each direction: (directions, 2, groups, points, classes, classes)."""
@@ -230,12 +228,6 @@ class Statistic(NamedTuple):
 # permuted (Good 2005).
 
 
-def rows_by_length(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Exchangeable rows: those of the same length, in groups of at least two."""
-    groups = [rows[lengths[rows] == length] for length in dict.fromkeys(lengths[rows].tolist())]
-    return [group for group in groups if len(group) > 1]
-
-
 def shuffle_rows(
     index: np.ndarray, groups: Sequence[np.ndarray], n_replicates: int, generator: np.random.Generator
 ) -> Iterator[np.ndarray]:
@@ -279,17 +271,11 @@ def person_scores(
     """The effective score of each person: (people, groups, functions, shares). `person` numbers them from 0."""
     if null.held is not None and len(fit.noise) > 1:
         return observed_scores(fit, change, moments, person)
-    people, n_points = int(person.max()) + 1, fit.noise.shape[1]
-    index = (person[:, None] * n_points + fit.grid_index).ravel()
+    people = int(person.max()) + 1
     parts = []
     for group in change.groups:
         design = effective_design(fit, change, moments, null, group)
-        scores = np.zeros((people, design.shape[2]))
-        for entry, of_entry in zip(fit.entries, design.transpose(1, 0, 2), strict=True):
-            if of_entry.any():
-                at_point = np.bincount(index, fit.residuals(group, entry).ravel(), people * n_points)
-                scores += at_point.reshape(people, n_points) @ of_entry
-        parts.append(scores)
+        parts.append(unit_scores(fit, [group], design, person, people))
     return np.stack(parts, 1).reshape(people, len(parts), -1, change.shares.shape[1])
 
 
@@ -345,7 +331,9 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
     mask = training.data.mask.numpy()
     rows = np.flatnonzero(labelled.any(1))
     if training.clusters is None:
-        groups = rows_by_length(rows, mask.sum(1))
+        lengths = mask.sum(1)[rows]
+        groups = [rows[lengths == length] for length in dict.fromkeys(lengths.tolist())]
+        groups = [group for group in groups if len(group) > 1]  # rows of one length are exchangeable
         movable = _variance(moments, mask, groups, of_rows=True) if groups else 0.0
         enough = sum(math.lgamma(len(group) + 1) for group in groups) >= math.log(MIN_PERMUTATIONS)
         if enough and movable >= MIN_VARIANCE_SHARE * _variance(moments, mask, [rows]) > 0:
@@ -364,10 +352,13 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
 
 def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray], *, of_rows: bool = False) -> float:
     """Sum of squares of moments about the mean of their group; of the means of rows, or of all steps."""
-    total = 0.0
+    places, total = moments.axis[moments.axis_index][..., None], 0.0
+    if moments.period is not None:  # points on a circle
+        angle = 2 * np.pi * places / moments.period
+        places = np.concatenate([np.cos(angle), np.sin(angle)], -1)
     for rows in groups:
         real = mask[rows][..., None]
-        values, weights = moments.coordinates(rows), real.astype(float)
+        values, weights = places[rows], real.astype(float)
         if of_rows:
             weights = weights.sum(1)
             values = (values * real).sum(1) / weights
@@ -419,24 +410,6 @@ def observed_scores(fit: NullFit, change: Directions, moments: ClockMoments, per
 ROUNDING = 1e-9  # relative difference of statistics that are equal but for the order of sums
 
 
-def change_test(
-    training: TrainingEvidence,
-    null: Family,
-    alternative: Family,
-    n_replicates: int,
-    seed: int,
-    min_replicates: int = MIN_TEST_REPLICATES,
-    clock: int = 0,
-) -> ChangeTest:
-    """Test whether the noise changes over a clock in the way that only the alternative allows.
-
-    Labels of one person share causes that last, which must not pass for a change. The reference distribution is
-    therefore chosen by design (`study_design`); where none keeps its size, the p-value is NaN.
-    """
-    (test,) = change_tests(training, {seed: null}, alternative, n_replicates, min_replicates, clock)
-    return test
-
-
 def change_tests(
     training: TrainingEvidence,
     nulls: Mapping[int, Family],
@@ -445,7 +418,11 @@ def change_tests(
     min_replicates: int = MIN_TEST_REPLICATES,
     clock: int = 0,
 ) -> list[ChangeTest]:
-    """The same for several nulls, each under its seed, against one alternative; nulls of score tests run together."""
+    """Test whether the noise changes over a clock: several nulls, each under its seed, against one alternative.
+
+    Labels of one person share causes that last, which must not pass for a change. The reference distribution is
+    therefore chosen by design (`study_design`); where none keeps its size, the p-value is NaN.
+    """
     moments = clock_moments(training, clock)
     designs = {seed: study_design(training, moments, tested_labels(training, null)) for seed, null in nulls.items()}
     scored = [seed for seed, design in designs.items() if design.method not in ("bootstrap", "none")]
@@ -453,7 +430,7 @@ def change_tests(
     tests = {}
     for first in range(0, len(scored), at_once):
         part = scored[first : first + at_once]
-        for seed, fit in zip(part, fit_null_families(training, [nulls[seed] for seed in part]), strict=True):
+        for seed, fit in zip(part, fit_nulls(training, [nulls[seed] for seed in part]), strict=True):
             tests[seed] = score_test(fit, moments, designs[seed], nulls[seed], alternative, n_replicates, seed)
     for seed, design in designs.items():
         if design.method == "none":

@@ -218,7 +218,6 @@ def find_shifts(
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     values = _validation.check_labels(y, n, n_steps)
-    values = values[..., None] if values.ndim == 2 else values
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, n_steps)[..., None]
     codes = _validation.encode_labels(values, present, _validation.find_classes(values, present))
     limit = _default_limit(counts)

@@ -1,15 +1,15 @@
 """Tests of the noise: does it change over the clock, in which class or annotator, is there any at all.
 
-Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change_test`); the other two
-are parametric bootstrap tests (`likelihood_ratio_test`).
+Tests of change are score tests or parametric bootstrap tests, by the design of the study (`change_tests`); the other
+two are parametric bootstrap tests (`likelihood_ratio_test`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -56,7 +56,7 @@ from labeltide.inference.bootstrap import (
 )
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.display import TemporalityDisplay
-from labeltide.inference.score_tests import METHODS, ChangeTest, change_test, change_tests
+from labeltide.inference.score_tests import METHODS, ChangeTest, change_tests
 
 TEST_REPLICATES = 199
 PART_REPLICATES = 99  # for each class or annotator, for any noise at all, and for differences between classes
@@ -147,7 +147,7 @@ def judge_temporality(
     kind, _ = chosen_shape(training.families)
     unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period, kind)
     free = pooled_by(training, unpooled)
-    whole = change_test(training, _static(training), free, n_replicates, seed)
+    (whole,) = change_tests(training, {seed: _static(training)}, free, n_replicates)
     counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=n_classes)
     common = counts.argsort(descending=True, stable=True)[:MAX_TESTED_CLASSES].sort().values.tolist()
     nulls = {seed + 1 + i: hold_class(free, i) for i in common}  # under the null the noise of other classes may change
@@ -238,13 +238,6 @@ def estimate_clocks(
     total = share_wrong(matrices, replicates)[0]  # over labels as observed
     tested = tested or share_test(training)
     lower, upper = interval_around(total, tested.estimate, tested.lower, tested.upper)
-    found: dict[str, Any] = {
-        "total": total,
-        "total_lower": lower,
-        "total_upper": upper,
-        "total_p": tested.p_value,
-        "false_alarms": tested.false_alarms,
-    }
     estimates = []
     for clock, (axis, period) in enumerate(zip(cells.axes, cells.periods, strict=True)):
         in_cell = (training.grid[:, clock] == axis[:, None]).astype(float)  # (moments, cells)
@@ -258,7 +251,8 @@ def estimate_clocks(
             totals=smooth(in_cell @ replicates.totals, axis, period),
         )
         of_clock = estimate(axis, np.einsum("amci,acij->amij", weights, matrices), along_clock, training.weights())
-        estimates.append(replace(of_clock, **found))
+        bounds: dict[str, Any] = {"total": total, "total_lower": lower, "total_upper": upper}
+        estimates.append(replace(of_clock, **bounds, total_p=tested.p_value, false_alarms=tested.false_alarms))
     return tuple(estimates)
 
 
@@ -280,11 +274,24 @@ def judge_clocks(
         )
 
     free = moving(None)
-    tests = [change_test(training, moving(held), free, n_replicates, seed + 500 + held, clock=held) for held in clocks]
+    tests = [
+        change_tests(training, {seed + 500 + held: moving(held)}, free, n_replicates, clock=held)[0] for held in clocks
+    ]
     return _parts(tests, [of_clock.change for of_clock in estimates])
 
 
-# Serialization of noise estimates, tests and diagnostics: to lists and numbers for JSON, and back.
+# Serialization of noise estimates, tests and diagnostics: to lists and numbers for JSON, and back by their types.
+
+FINDINGS: dict[str, Any] = {
+    "noise_estimate": NoiseEstimate,
+    "annotator_estimates": tuple[NoiseEstimate, ...],
+    "clock_estimates": tuple[NoiseEstimate, ...],
+    "clock_temporality": tuple[PartTemporality, ...],
+    "is_noisy_p": float,
+    "temporality": Temporality,
+    "diagnostics": tuple[Diagnostic, ...],
+}
+PROBABILITIES = ("p_value", "total_p", "is_noisy_p", "classes_differ_p")  # these and the statistic may be unknown
 
 
 def write_findings(findings: dict[str, Any]) -> dict[str, Any]:
@@ -294,17 +301,9 @@ def write_findings(findings: dict[str, Any]) -> dict[str, Any]:
 
 def read_findings(written: Any, n_classes: int) -> dict[str, Any]:
     """The inverse of `write_findings`; a ValueError where the input is malformed."""
-    readers: dict[str, Callable[[Any], Any]] = {
-        "noise_estimate": lambda one: _read_estimate(one, n_classes),
-        "annotator_estimates": lambda each: tuple(_read_estimate(one, n_classes) for one in each),
-        "clock_estimates": lambda each: tuple(_read_estimate(one, n_classes) for one in each),
-        "clock_temporality": _read_parts,
-        "is_noisy_p": _read_probability,
-        "temporality": lambda tests: _read_temporality(tests, n_classes),
-        "diagnostics": lambda each: tuple(_read_diagnostic(one) for one in each),
-    }
+    shape = (0, n_classes, n_classes)
     try:
-        return {name: readers[name](value) for name, value in written.items()}
+        return {name: _read(name, FINDINGS[name], value, shape) for name, value in written.items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise ValueError("its bands, its test or its checks are malformed.") from None
 
@@ -319,94 +318,30 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _read_estimate(written: dict[str, Any], n_classes: int) -> NoiseEstimate:
-    shapes = {3: (n_classes, n_classes), 2: (n_classes,), 1: ()}
-    points = len(written["clock"])
-
-    def read_value(value: Any) -> np.ndarray | float:
-        if not isinstance(value, list):
-            return float(value)
-        array = np.asarray(value, dtype=np.float64)
-        if array.shape != (points, *shapes[array.ndim]) or not np.isfinite(array).all():
-            raise ValueError
-        return array
-
-    readers: dict[str, Callable[[Any], Any]] = {
-        "change": _read_change,
-        "class_change": lambda each: tuple(_read_change(change) for change in each),
-        "total_p": _read_number,
-        "false_alarms": _read_false_alarms,
-    }
-    missing = {"total_p": None, "false_alarms": None}  # in files of version 0.1
-    written = missing | written
-    values = {field.name: readers.get(field.name, read_value)(written[field.name]) for field in fields(NoiseEstimate)}
-    if len(values["class_change"]) != n_classes or set(written) != set(values):
+def _read(name: str, kind: Any, written: Any, shape: tuple[int, ...]) -> Any:
+    """A value of a type; `shape` is that of Q, (points, classes, classes), with which arrays begin."""
+    if get_origin(kind) is tuple:
+        sound = name not in ("class_change", "per_class") or len(written) == shape[1]
+        value: Any = tuple(_read(name, get_args(kind)[0], each, shape) for each in written)
+    elif kind in (str, bool, int):
+        value, sound = written, isinstance(written, kind) and (name != "method" or written in METHODS)
+    elif kind is float:
+        is_unknown = written is None and name in ("statistic", *PROBABILITIES)
+        value = math.nan if is_unknown else float(written)
+        sound = is_unknown or (0 <= value <= 1 if name in PROBABILITIES else math.isfinite(value))
+    elif name == "false_alarms":
+        value = None if written is None else np.asarray(written, dtype=np.float64)
+        sound = value is None or (value.shape == QUALITY_GRID.shape and bool(((value >= 0) & (value <= 1)).all()))
+    elif kind is np.ndarray:
+        value = np.asarray(written, dtype=np.float64)
+        sound = value.ndim > 0 and value.shape == shape[: value.ndim] and bool(np.isfinite(value).all())
+    else:  # a result, as a dictionary, or a named tuple, as a list
+        kinds = get_type_hints(kind)
+        if issubclass(kind, tuple):
+            written = dict(zip(kinds, written, strict=True))
+        shape = (len(written.get("clock", ())), *shape[1:])
+        value = kind(**{key: _read(key, kinds[key], each, shape) for key, each in written.items()})
+        sound = set(kinds) == set(written)
+    if not sound:
         raise ValueError
-    return NoiseEstimate(**values)
-
-
-def _read_temporality(written: dict[str, Any], n_classes: int) -> Temporality:
-    readers: dict[str, Callable[[Any], Any]] = {
-        "statistic": _read_number,
-        "p_value": _read_probability,
-        "is_noisy_p": _read_probability,
-        "classes_differ_p": _read_probability,
-        "per_class": _read_parts,
-        "per_annotator": _read_parts,
-        "method": _read_method,
-        "n_units": int,
-    }
-    values = {field.name: readers.get(field.name, float)(written[field.name]) for field in fields(Temporality)}
-    if len(values["per_class"]) != n_classes or set(written) != set(values):
-        raise ValueError
-    return Temporality(**values)
-
-
-def _read_parts(written: list[Any]) -> tuple[PartTemporality, ...]:
-    readers: tuple[Callable[[Any], Any], ...] = (_read_number, _read_probability, _read_change, _read_method, int)
-    each = [[read(value) for read, value in zip(readers, part, strict=True)] for part in written]
-    return tuple(PartTemporality(*values) for values in each)
-
-
-def _read_false_alarms(written: list[float] | None) -> np.ndarray | None:
-    if written is None:
-        return None
-    curve = np.asarray(written, dtype=np.float64)
-    if curve.shape != QUALITY_GRID.shape or not ((curve >= 0) & (curve <= 1)).all():
-        raise ValueError
-    return curve
-
-
-def _read_number(written: float | None) -> float:
-    """A number that may not be known."""
-    return math.nan if written is None else float(written)
-
-
-def _read_probability(written: float | None) -> float:
-    """A probability that may not be known."""
-    probability = _read_number(written)
-    if probability < 0 or probability > 1:
-        raise ValueError
-    return probability
-
-
-def _read_method(written: str) -> str:
-    if written not in METHODS:
-        raise ValueError
-    return written
-
-
-def _read_diagnostic(written: dict[str, Any]) -> Diagnostic:
-    diagnostic = Diagnostic(**written)
-    texts = (diagnostic.name, diagnostic.sentence, diagnostic.advice)
-    flags = (diagnostic.is_warning, diagnostic.denies)
-    if not (all(isinstance(flag, bool) for flag in flags) and all(isinstance(text, str) for text in texts)):
-        raise ValueError
-    return diagnostic
-
-
-def _read_change(written: list[float]) -> Change:
-    values = [float(value) for value in written]
-    if not np.isfinite(values).all():
-        raise ValueError
-    return Change(*values)
+    return value

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from labeltide._display import line_path, thinned
 from labeltide.auditing.page.format import Clock, display_name, nice_step, numbers, percent, read_numbers
 from labeltide.auditing.page.verdict import change_sentence, is_noisy, is_temporal
 
@@ -249,6 +248,19 @@ def draw_shifts(shifts: Mapping[str, Any]) -> Markup | None:
     mark = (float(points[best]), float(values[best]), f"best at {points[best]:+.0f}")
     alt = f"Share of the signals' variance that labels explain at each shift: largest at {points[best]:.0f} steps."
     return draw_svg([Curve(values, marks=[mark])], points, frame, alt)
+
+
+def thinned(n: int, most: int) -> np.ndarray:
+    """At most so many of the indices below n, the first and the last among them: int of shape (kept,)."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
+def line_path(x: np.ndarray, y: np.ndarray) -> str:
+    """Lines between known points as an SVG path; a gap lifts the pen."""
+    known = np.isfinite(x) & np.isfinite(y)
+    pens = np.where(np.append(False, known)[:-1], "L", "M")
+    lines = zip(pens[known], x[known], y[known], strict=True)
+    return "".join(f"{pen}{across:.1f} {down:.1f}" for pen, across, down in lines)
 
 
 def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:

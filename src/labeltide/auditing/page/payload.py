@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from labeltide._display import thinned
 from labeltide.auditing.audit_json import load_audit_json
-from labeltide.auditing.page.draw import Drawer
+from labeltide.auditing.page.draw import Drawer, thinned
 from labeltide.auditing.page.format import LONG, interval, is_known, number, percent, shorten, sound
 from labeltide.auditing.results import AUDIT, ISSUES, LABEL_COLUMNS, LABELS
 from labeltide.tables.files import format_of
