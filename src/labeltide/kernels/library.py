@@ -35,7 +35,6 @@ ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
 NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the lowest level of `labeltide_processor`
 FOLDER = Path(__file__).parent
-SUFFIX = ".dll" if os.name == "nt" else ".so"
 
 _override: list[str] = []  # variants set by `using`, which win over the environment variable
 _left_out: list[str] = []  # kernels that `using` excludes; torch computes them
@@ -49,18 +48,14 @@ class Library:
     compiled: ctypes.CDLL
     checks: dict[str, CheckResult]  # by kernel
 
-    def offers(self, kernel: str) -> bool:
-        """Whether the kernel passed its self-check and `using` does not exclude it."""
-        return self.checks[kernel].passed and kernel not in _left_out
-
 
 @cache
 def built() -> dict[str, ctypes.CDLL]:
     """The variants that setup built and that this system can load."""
-    loaded = {}
+    loaded, suffix = {}, ".dll" if os.name == "nt" else ".so"
     for name in VARIANTS:
         with suppress(OSError):  # not built, or for another system
-            loaded[name] = ctypes.CDLL(str(FOLDER / f"labeltide_{name}{SUFFIX}"))
+            loaded[name] = ctypes.CDLL(str(FOLDER / f"labeltide_{name}{suffix}"))
     return loaded
 
 
@@ -303,7 +298,8 @@ def choose(kernel: str, device: torch.device) -> Backend:
     """The backend of a kernel on a device; the environment variable LABELTIDE_KERNELS overrides the choice."""
     if device.type == "cpu":
         loaded = active()
-        return "c" if loaded is not None and loaded.offers(kernel) else "torch"
+        is_offered = loaded is not None and loaded.checks[kernel].passed and kernel not in _left_out
+        return "c" if is_offered else "torch"
     if device.type == "cuda" and kernel in TRITON_KERNELS and requested() != "torch" and find_spec("triton"):
         return "triton"
     return "torch"

@@ -40,8 +40,7 @@ def make_noise(
     rate : float from 0 to 0.49
         The level as the paper's figures name it, such as 0.3 for 30 %: the constants are those of `LEVELS`, and
         between two levels they are interpolated linearly. With two classes and 50 steps or more, the rate of wrong
-        labels averaged over steps and classes is within 0.014 of it, and within 0.006 at the paper's own levels;
-        `average_rate` computes it.
+        labels averaged over steps and classes is within 0.014 of it, and within 0.006 at the paper's own levels.
     class_conditional : bool
         Divide the rate of class i by ``1 + i / 4``, as the paper's code does. The average rate falls accordingly.
     constants : dict, optional
@@ -58,12 +57,6 @@ def make_noise(
 
     matrices = noise_matrices(shape, n_classes, n_steps, rate, class_conditional=class_conditional, constants=constants)
     return FixedNoise(matrices)
-
-
-def average_rate(noise_matrices: ArrayLike) -> float:
-    r"""The share of wrong labels when all classes and moments weigh the same: the mean of :math:`1 - Q_{ii}`."""
-    diagonal = np.diagonal(np.asarray(noise_matrices, dtype=np.float64), axis1=-2, axis2=-1)
-    return float(1 - diagonal.mean())
 
 
 # Shapes of temporal label noise and their levels: the six of Nagaraj and others (2025) and a step function.

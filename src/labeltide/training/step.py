@@ -30,8 +30,7 @@ class Fleet(nn.Module):
 
     def take(self, index: Tensor) -> Self:
         """A copy of some members."""
-        noise = None if self.noise is None else self.noise.take(index)
-        return type(self)(self.model.take(index), noise)
+        return type(self)(self.model.take(index), None if self.noise is None else self.noise.take(index))
 
     def score(
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
@@ -140,8 +139,7 @@ class TrainingStep:
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
         """Train on a (batches, members, batch) table of row numbers; returns the average training loss, (members,)."""
         n_model = sum(parameter[0].numel() for parameter in self.model_parameters)
-        self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
-        self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
+        self.rate_factor[:n_model], self.rate_factor[n_model:] = self.schedule.rate_factors(epoch)
         self.total.zero_()
         self.labels.zero_()
         if self.compiled:  # filler rows cost nothing there, so members that have stopped are not computed
@@ -355,8 +353,14 @@ class CompiledStep:
         library.run("labeltide_objective", task, compiled.count_items(task))
         library.run("labeltide_gru_backward", self.gru_task, self.tiles)
         library.run("labeltide_sum", self.sum_task, self.data.members)
-        if grid is not None and self.noise_parameters:
-            self._noise_gradient(grid, multipliers)
+        if grid is not None and self.noise_parameters:  # from Q to the parameters of the noise function
+            grad = self.grad_matrices
+            for penalty in self.objective.penalties:
+                add_gradient(grad, penalty.function, penalty.weigh(multipliers), grid.detach())
+            if self.network is not None:
+                self.network.backward(self._tie(grad), self.gradients[:, self.n_model :])
+            else:
+                self.gradients[:, self.n_model :] = join_flat(_gradients(grid, self.noise_parameters, grad))
         return self.losses.sum(1), self.counts.sum(1), self.gradients
 
     def _grid(self) -> Tensor | None:
@@ -366,17 +370,6 @@ class CompiledStep:
         if self.network is None:
             return self.noise(self.data.grid).contiguous()
         return self._tie(self.network.forward().view(self.grad_matrices.shape))
-
-    def _noise_gradient(self, grid: Tensor, multipliers: Multipliers | None) -> None:
-        """Backpropagate from Q to the parameters of the noise function."""
-        grad = self.grad_matrices
-        for penalty in self.objective.penalties:
-            add_gradient(grad, penalty.function, penalty.weigh(multipliers), grid.detach())
-        if self.network is not None:
-            self.network.backward(self._tie(grad), self.gradients[:, self.n_model :])
-        else:
-            pieces = torch.autograd.grad(grid, self.noise_parameters, grad, allow_unused=True, materialize_grads=True)
-            self.gradients[:, self.n_model :] = join_flat(pieces)
 
     def _tie(self, values: Tensor) -> Tensor:
         """Average over tied annotators, of Q and of its gradient."""
