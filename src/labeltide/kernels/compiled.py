@@ -58,8 +58,7 @@ class ChainTask(ctypes.Structure):
 def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> ExpectedCounts:
     """Forward-backward over all sequences of all members, on the CPU."""
     ready = ChainInputs(*(None if tensor is None else as_floats(tensor).contiguous() for tensor in inputs))  # type: ignore[arg-type]
-    out = make_outputs(ready, posterior)
-    task = make_chain_task(ready, out)
+    task, out = make_chain_task(ready, posterior)
     library.run("labeltide_chain", task, task.members)
     return out._replace(log_likelihood=out.log_likelihood.to(inputs.power.dtype))
 
@@ -69,12 +68,12 @@ def as_floats(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
-def make_outputs(inputs: ChainInputs, posterior: bool) -> ExpectedCounts:
-    """Outputs of a pass, filled with zeros; the log-likelihood is summed in double precision."""
+def make_chain_task(inputs: ChainInputs, posterior: bool) -> tuple[ChainTask, ExpectedCounts]:
+    """The arguments of one call, and its outputs filled with zeros; the tensors must outlive the arguments."""
     members, groups, points, classes = inputs.matrices.shape[:4]
-    _, rows, steps, _ = inputs.labels.shape
-    return ExpectedCounts(
-        torch.zeros(members, rows, dtype=torch.float64),
+    _, rows, steps, annotators = inputs.labels.shape
+    out = ExpectedCounts(
+        torch.zeros(members, rows, dtype=torch.float64),  # summed in double precision
         torch.zeros(members, groups, points, classes, classes),
         torch.zeros(members, 2, classes),
         torch.zeros(members, 2, classes, classes),
@@ -82,14 +81,8 @@ def make_outputs(inputs: ChainInputs, posterior: bool) -> ExpectedCounts:
         torch.zeros(members),
         torch.zeros(members, rows, steps, classes) if posterior else None,
     )
-
-
-def make_chain_task(inputs: ChainInputs, out: ExpectedCounts) -> ChainTask:
-    """The arguments of one call; the tensors must outlive them."""
-    members, groups, points, classes = inputs.matrices.shape[:4]
-    _, rows, steps, annotators = inputs.labels.shape
     sizes = (members, rows, steps, classes, annotators, groups, points, inputs.transitions.shape[1])
-    return ChainTask(*sizes, *map(library.pointer, (*inputs, *out)))
+    return ChainTask(*sizes, *map(library.pointer, (*inputs, *out))), out
 
 
 # Compiled GRU (Cho and others 2014): all steps and the linear head in one kernel, forward and backward.

@@ -13,7 +13,7 @@ import os
 import struct
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,9 +35,6 @@ ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
 NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the lowest level of `labeltide_processor`
 FOLDER = Path(__file__).parent
-
-_override: list[str] = []  # variants set by `using`, which win over the environment variable
-_left_out: list[str] = []  # kernels that `using` excludes; torch computes them
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def runnable() -> tuple[str, ...]:
 
 def requested() -> str | None:
     """The variant that LABELTIDE_KERNELS names; None where it names none and the best runnable one is used."""
-    wanted = (_override[-1] if _override else os.environ.get(ENVIRONMENT, "")).strip().lower()
+    wanted = os.environ.get(ENVIRONMENT, "").strip().lower()
     if not wanted:
         return None
     if wanted not in (*VARIANTS, "torch"):
@@ -110,18 +107,6 @@ def load(name: str) -> Library:
                 stacklevel=2,
             )
     return library
-
-
-@contextmanager
-def using(name: str, without: Sequence[str] = ()) -> Iterator[None]:
-    """Use a variant, except for the kernels `without`, within a block: for tests and benchmarks."""
-    _override.append(name)
-    _left_out.extend(without)
-    try:
-        yield
-    finally:
-        _override.pop()
-        del _left_out[len(_left_out) - len(without) :]
 
 
 def run(name: str, task: ctypes.Structure, items: int) -> None:
@@ -298,8 +283,7 @@ def choose(kernel: str, device: torch.device) -> Backend:
     """The backend of a kernel on a device; the environment variable LABELTIDE_KERNELS overrides the choice."""
     if device.type == "cpu":
         loaded = active()
-        is_offered = loaded is not None and loaded.checks[kernel].passed and kernel not in _left_out
-        return "c" if is_offered else "torch"
+        return "c" if loaded is not None and loaded.checks[kernel].passed else "torch"
     if device.type == "cuda" and kernel in TRITON_KERNELS and requested() != "torch" and find_spec("triton"):
         return "triton"
     return "torch"

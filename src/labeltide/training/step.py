@@ -346,7 +346,11 @@ class CompiledStep:
         task = self.objective_task
         self.gru_task.rows = task.rows = rows.data_ptr()
         library.run("labeltide_gru_forward", self.gru_task, self.tiles)
-        grid = self._grid()
+        grid = self.fixed_matrices  # Q on the clock grid; None without noise
+        if self.network is not None:
+            grid = self._tie(self.network.forward().view(self.grad_matrices.shape))
+        elif self.noise is not None and grid is None:
+            grid = self.noise(self.data.grid).contiguous()
         if multipliers is not None:
             task.linear, task.quadratic = multipliers.linear.data_ptr(), multipliers.quadratic.data_ptr()
         task.matrices = None if grid is None else grid.data_ptr()
@@ -362,14 +366,6 @@ class CompiledStep:
             else:
                 self.gradients[:, self.n_model :] = join_flat(_gradients(grid, self.noise_parameters, grad))
         return self.losses.sum(1), self.counts.sum(1), self.gradients
-
-    def _grid(self) -> Tensor | None:
-        """Q on the clock grid, or None without noise."""
-        if self.noise is None or self.fixed_matrices is not None:
-            return self.fixed_matrices
-        if self.network is None:
-            return self.noise(self.data.grid).contiguous()
-        return self._tie(self.network.forward().view(self.grad_matrices.shape))
 
     def _tie(self, values: Tensor) -> Tensor:
         """Average over tied annotators, of Q and of its gradient."""
