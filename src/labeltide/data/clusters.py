@@ -73,8 +73,7 @@ def draw_units(units: np.ndarray, labelled: np.ndarray, target: int, generator: 
         if abs(total + sizes[unit] - target) < abs(total - target):
             taken.append(unit)
             total += sizes[unit]
-    if not taken:
-        taken = [drawn[sizes[drawn].argmin()]]
+    taken = taken or [drawn[sizes[drawn].argmin()]]
     return np.isin(unit_of_row, taken[: len(drawn) - 1])
 
 

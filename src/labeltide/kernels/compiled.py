@@ -121,11 +121,8 @@ def gru_usable(features: Tensor, *parameters: Tensor) -> bool:
 def fused_gru(features: Tensor, *parameters: Tensor) -> Tensor:
     """Hidden states of every step, (members, batch, steps, hidden), or logits where the parameters have a linear head.
 
-    Parameters
-    ----------
-    features : Tensor of shape (members, batch, steps, inputs)
-    parameters : weights of inputs and hidden states, of shape (members, inputs or hidden, 3 * hidden), their biases
-        (members, 1, 3 * hidden) and, for logits, the head's weight (members, hidden, classes) and bias
+    Parameters are weights of inputs and hidden states, (members, inputs or hidden, 3 * hidden), their biases (members,
+    1, 3 * hidden) and, for logits, the head's weight (members, hidden, classes) and bias.
     """
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     return _FusedGRU.apply(keep, features.contiguous(), *parameters)
@@ -178,10 +175,10 @@ def kept_size(task: GRUTask) -> int:
     return (5 * task.steps + 1) * TILE_ROWS * hidden + inputs
 
 
-def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
-    """The arguments of one call without its outputs; the tensors must outlive them."""
+def make_gru_task(features: Tensor, parameters: Sequence[Tensor], sizes: Sequence[int] | None = None) -> GRUTask:
+    """The arguments of one call without its outputs; the tensors, of these sizes if given, must outlive them."""
     classes = parameters[4].shape[2] if len(parameters) > 4 else 0
-    task = GRUTask(*features.shape, parameters[1].shape[1], classes)
+    task = GRUTask(*(sizes or features.shape), parameters[1].shape[1], classes)
     task.features = features.data_ptr()
     for i, parameter in enumerate(parameters):
         task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltide.kernels import choose, compiled, library
-from labeltide.kernels.compiled import TILE_ROWS, GRUTask, ObjectiveTask, SumTask
+from labeltide.kernels.compiled import TILE_ROWS, ObjectiveTask, SumTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
 from labeltide.training.objective import Batch, FleetData, Multipliers, Objective, ObjectiveTerms, add_gradient
@@ -75,14 +75,13 @@ class Replay(Generic[Result]):
 
     def prepare(self) -> None:
         """Capture the work unless that was done or cannot be done."""
-        if not self.is_captured or self.graph is not None:
-            return
-        try:
-            self.graph, self.result = capture(self.work)
-        except RuntimeError as error:  # an operation that cannot be captured
-            logger.info("The training step is not recorded as a CUDA graph: %s", error)
-            torch.cuda.synchronize()
-            self.is_captured = False
+        if self.is_captured and self.graph is None:
+            try:
+                self.graph, self.result = capture(self.work)
+            except RuntimeError as error:  # an operation that cannot be captured
+                logger.info("The training step is not recorded as a CUDA graph: %s", error)
+                torch.cuda.synchronize()
+                self.is_captured = False
 
 
 def captures_graphs(device: torch.device) -> bool:
@@ -373,7 +372,7 @@ class CompiledStep:
 
     def _make_room(self, batch: int) -> None:
         """Allocate the tensors and kernel tasks for batches of this size."""
-        self.batch, members, steps = batch, self.data.members, self.data.mask.shape[1]
+        self.batch, members, (steps, inputs) = batch, self.data.members, self.data.features.shape[1:]
         classes, tiles = self.parameters[4].shape[2], -(-batch // TILE_ROWS)
         self.tiles = members * tiles
         self.logits, self.grad_logits = torch.zeros(2, members, batch, steps, classes)
@@ -382,15 +381,13 @@ class CompiledStep:
         self.groups = 1 if self.noise is None else self.noise.annotators
         annotator_axis = (self.groups,) if self.groups > 1 else ()
         self.grad_matrices = torch.zeros(members, *annotator_axis, len(self.data.grid), classes, classes)
-        task = GRUTask(members, batch, steps, self.data.features.shape[2], self.parameters[4].shape[1], classes)
-        for i, parameter in enumerate(self.parameters):
-            task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
+        task = compiled.make_gru_task(self.data.features, self.parameters, (members, batch, steps, inputs))
         self.kept = torch.empty(self.tiles * compiled.kept_size(task))
         task.out, task.kept = self.logits.data_ptr(), self.kept.data_ptr()
         task.grad_out, task.gradients = self.grad_logits.data_ptr(), self.parts.data_ptr()
         self.gru_task = task
-        self.sum_task = SumTask(members, tiles, self.n_model, self.gradients.stride(0))
-        self.sum_task.parts, self.sum_task.sums = self.parts.data_ptr(), self.gradients.data_ptr()
+        sizes = (members, tiles, self.n_model, self.gradients.stride(0))
+        self.sum_task = SumTask(*sizes, self.parts.data_ptr(), self.gradients.data_ptr())
         # Annotators whose labels have a Q; `_read` sets the others.
         noisy = 0 if self.data.targets is not None else self.data.labels.shape[-1]
         objective = ObjectiveTask(*self.logits.shape, 0, self.groups, 0, len(self.data.grid), noisy)
