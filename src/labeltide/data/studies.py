@@ -95,9 +95,8 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     }
     for number, name in enumerate(FEATURES):
         columns[name] = pa.array(features[who, when, number], mask=lost[who, when] & (name == "heart_rate"))
-    names = pa.array(ACTIVITIES)
-    columns |= {"annotator": pa.array(ANNOTATORS).take(pa.array(annotator))}
-    return pa.table({**columns, "label": names.take(pa.array(label)), "true_label": names.take(pa.array(true))})
+    coded = {"annotator": (ANNOTATORS, annotator), "label": (ACTIVITIES, label), "true_label": (ACTIVITIES, true)}
+    return pa.table(columns | {name: pa.array(names).take(pa.array(codes)) for name, (names, codes) in coded.items()})
 
 
 def error_rates(hours: np.ndarray, progress: np.ndarray, annotator: np.ndarray) -> np.ndarray:

@@ -91,15 +91,12 @@ class TransformerLayer(FleetModule):
         self.narrow = MemberLinear(members, WIDENING * hidden_size, hidden_size)
 
     def forward(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
-        hidden = hidden + self.attended(self._attend(self.norm_attention(hidden), keys))
-        return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
-
-    def _attend(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
-        """Multi-head self-attention in the shape of `hidden`; causal where `keys` is None."""
-        parts = self.queries_keys_values(hidden).flatten(0, 1)  # (members * batch, steps, 3 * hidden)
+        """The layer's output in the shape of `hidden`; attention is causal where `keys` is None."""
+        parts = self.queries_keys_values(self.norm_attention(hidden)).flatten(0, 1)  # (members * batch, steps, ...)
         query, key, value = (p.unflatten(-1, (HEADS, -1)).transpose(1, 2) for p in parts.chunk(3, dim=-1))
         gathered = scaled_dot_product_attention(query, key, value, attn_mask=keys, is_causal=keys is None)
-        return gathered.transpose(1, 2).reshape(hidden.shape)
+        hidden = hidden + self.attended(gathered.transpose(1, 2).reshape(hidden.shape))
+        return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
 
     def write_onnx(self, graph: Any, hidden: str, visible: str) -> str:
         """The layer in an ONNX graph; `visible` are the keys that attention may see."""

@@ -283,10 +283,8 @@ class StaticNoise(NoiseFunction):
         nn.init.zeros_(self.logits)
 
     def forward(self, clock: Tensor) -> Tensor:
-        matrices = dominant_rows(self.logits)  # (members, classes, classes)
-        between = (1,) * clock.ndim
-        shape = (self.members, *clock.shape, self.n_classes, self.n_classes)
-        return matrices.reshape(self.members, *between, self.n_classes, self.n_classes).expand(shape)
+        matrices = dominant_rows(self.logits)[(slice(None), *[None] * clock.ndim)]  # (members, 1, ..., i, j)
+        return matrices.expand(-1, *clock.shape, -1, -1)
 
 
 class StepwiseNoise(LearnedNoise):

@@ -86,9 +86,8 @@ def _run_epoch(running: Running) -> Tensor:
     step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
     active = state.active.clone()
-    multipliers = [torch.full_like(state.linear, torch.nan)] * 2
-    if schedule.lagrangian is not None:
-        multipliers = [state.linear.clone(), state.quadratic.clone()]
+    none = torch.full_like(state.linear, torch.nan)
+    multipliers = (none, none) if schedule.lagrangian is None else (state.linear.clone(), state.quadratic.clone())
     rows = step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size, shuffle=schedule.shuffle)
     training = step.run_epoch(rows, state.epoch)
     if schedule.lagrangian is not None:

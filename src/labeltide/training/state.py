@@ -296,8 +296,7 @@ class Checkpoint:
         if started - self.written < max(self.seconds, 10 * self.cost):
             return
         tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
-        tensors["losses"] = torch.from_numpy(losses)
-        tensors = dict(sorted(tensors.items()))
+        tensors = dict(sorted({**tensors, "losses": torch.from_numpy(losses)}.items()))
         digest = fingerprint(*tensors.values())
         header = {"fingerprint": self.fingerprint, "epoch": state.epoch, "digest": digest}
         write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(header)}))
