@@ -22,6 +22,7 @@ import labeltide as lt
 import variants
 from labeltide.estimators import NoisyLabelClassifier
 from labeltide.kernels import library
+from variants import using
 
 N, STEPS, FEATURES = 12, 8, 2
 HIDDEN: list[int] = []
@@ -54,7 +55,7 @@ def setting(request: pytest.FixtureRequest) -> Iterator[None]:
     """The kernels and the hidden size that `make` uses; small where a test does not ask."""
     variant, size = getattr(request, "param", SMALL)
     HIDDEN.append(size)
-    with library.using(variant):
+    with using(variant):
         yield
     HIDDEN.pop()
 

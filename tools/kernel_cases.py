@@ -8,10 +8,12 @@ Run it after a kernel's task or equations changed. A test computes the expected 
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -90,7 +92,7 @@ def gru_case(name: str, members: int, batch: int, steps: int, inputs: int, hidde
     parameters = list(model.parameters())
     features = torch.randn(members, batch, steps, inputs, generator=generator)
     grad = torch.randn(members, batch, steps, classes, generator=generator)
-    with library.using("torch"):
+    with patch.dict(os.environ, {library.ENVIRONMENT: "torch"}):
         logits = model(features, torch.ones(features.shape[:3], dtype=torch.bool))
         gradients = torch.autograd.grad((logits * grad).sum(), parameters)
     recorder = Recorder(name, "gru")
@@ -206,7 +208,7 @@ def adam_case() -> Case:
     recorder = Recorder("adam", "adam")
     recorder.add(*updated, *settings)
     recorder.call("labeltide_adam", task, members)
-    with library.using("torch"):
+    with patch.dict(os.environ, {library.ENVIRONMENT: "torch"}):
         state.adam(gradients, taking_part, factor, 5.0)
     for tensor in (state.parameters, state.mean, state.variance, state.count, state.diverged):
         recorder.expect(tensor, tensor, 1e-6)
@@ -253,11 +255,11 @@ def chain_case(name: str, classes: int, *, rich: bool) -> Case:
     inputs = calls.ChainInputs(
         *(None if tensor is None else tensor.contiguous() for tensor in kernel_inputs(data, chosen, parameters))
     )  # type: ignore[arg-type]
-    out = calls.make_outputs(inputs, posterior=True)
+    task, out = calls.make_chain_task(inputs, posterior=True)
     recorder = Recorder(name, "chain")
     recorder.add(*inputs)
     recorder.room(*(tensor for tensor in out if tensor is not None))
-    recorder.call("labeltide_chain", calls.make_chain_task(inputs, out), members)
+    recorder.call("labeltide_chain", task, members)
     for tensor, values in zip(out, plain_pass(data, chosen, parameters, posterior=True), strict=True):
         if values is not None and not (tensor is out.kept and not rich):
             recorder.expect(tensor, values)  # type: ignore[arg-type]

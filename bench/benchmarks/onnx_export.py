@@ -78,7 +78,7 @@ def measure_steps(estimator: lt.TideClassifier, exported: OnnxExport) -> list[st
     """The difference of 300 steps that are given one by one, and milliseconds of one step, ours and ONNX."""
     one = session(exported.step)
     X = np.random.default_rng(2).normal(size=(1, STREAM_STEPS, 6)).astype(np.float32)
-    shape = [{"streams": 1, "past": 0}.get(size, size) for size in one.get_inputs()[1].shape]
+    shape = [{"streams": 1}.get(size, size) for size in one.get_inputs()[1].shape]
 
     def ours() -> np.ndarray:
         stream = estimator.stream()

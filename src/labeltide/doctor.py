@@ -93,8 +93,8 @@ def _processor() -> str:
     name = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
     if information.exists():
-        lines = [line for line in information.read_text().splitlines() if line.startswith("model name")]
-        name = lines[0].partition(":")[2].strip() if lines else name
+        model = re.search("^model name.*?:(.*)", information.read_text(), re.MULTILINE)
+        name = model[1].strip() if model else name
     level = library.processor_level()
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     return f"{name} ({PROCESSORS[level]})" if x86 and level is not None else name
@@ -105,8 +105,7 @@ def _dependencies() -> dict[str, str]:
         required = requires("labeltide") or []
     except PackageNotFoundError:  # run from a folder that is not installed
         required = ["numpy", "scipy", "scikit-learn", "torch", "pyarrow"]
-    lines = [line for line in required if "extra ==" not in line]
-    names = [re.split(r"[^\w.-]", line)[0] for line in lines]
+    names = [re.split(r"[^\w.-]", line)[0] for line in required if "extra ==" not in line]
     return {name: _version(name) for name in sorted([*names, "pip", "triton"])}
 
 

@@ -10,6 +10,7 @@ from labeltide.kernels import compiled as kernel
 from labeltide.kernels import library
 from labeltide.models.gru import GRULayer, GRUModel
 from labeltide.training.state import flatten_parameters
+from variants import using
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 
@@ -27,7 +28,7 @@ def values_and_gradients(layer, features, direction):
 def assert_both_ways_agree(layer, features):
     direction = torch.randn(*features.shape[:3], layer.hidden_size, generator=torch.Generator().manual_seed(1))
     fast = values_and_gradients(layer, features, direction)
-    with library.using("torch"):
+    with using("torch"):
         slow = values_and_gradients(layer, features, direction)
     summed = 0.1 * features.abs().max()  # gradients sum products with the features, whose rounding grows with them
     for one, other in zip(fast, slow, strict=True):
@@ -82,7 +83,7 @@ def test_compiled_head_equals_torch(members, batch, steps, hidden, classes, flat
         return [logits.detach(), *torch.autograd.grad((logits * direction).sum(), list(model.parameters()))]
 
     fast = both()
-    with library.using("torch"):
+    with using("torch"):
         slow = both()
     for one, other in zip(fast, slow, strict=True):
         scale = other.abs().max().clamp_min(1.0)

@@ -9,9 +9,9 @@ from triton_device import DEVICE  # isort: skip
 
 from labeltide._fleet import member_generators
 from labeltide.kernels import gru_triton as triton_gru
-from labeltide.kernels import library
 from labeltide.models.gru import GRULayer
 from labeltide.training.state import flatten_parameters
+from variants import using
 
 
 def values_and_gradients(layer, kernel, features, direction):
@@ -35,7 +35,7 @@ def test_values_and_gradients_equal_torch(members, batch, steps, inputs, hidden)
     features = torch.randn(members, batch, steps, inputs, generator=generator).to(DEVICE)
     direction = torch.randn(members, batch, steps, hidden, generator=generator).to(DEVICE)
     fast = values_and_gradients(layer, triton_gru.triton_gru, features, direction)
-    with library.using("torch"):
+    with using("torch"):
         slow = values_and_gradients(layer, None, features, direction)
     for one, other in zip(fast, slow, strict=True):
         scale = other.abs().max().clamp_min(1.0)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
 from labeltide.kernels import compiled as kernel
-from labeltide.kernels import library
 from labeltide.noise.functions import NetworkNoise
 from labeltide.training.state import flatten_parameters
+from variants import using
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 
@@ -29,7 +29,7 @@ def assert_both_ways_agree(noise, clock):
     assert kernel.network_usable(*noise.plan(clock))
     direction = torch.randn(noise.members, len(clock), noise.n_classes, noise.n_classes)
     fast = values_and_gradients(noise, clock, direction)
-    with library.using("torch"):
+    with using("torch"):
         slow = values_and_gradients(noise, clock, direction)
     for one, other in zip(fast, slow, strict=True):
         scale = other.abs().max().clamp_min(1.0)

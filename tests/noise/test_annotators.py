@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from labeltide._fleet import member_generators, stack
-from labeltide.kernels import library
 from labeltide.noise.functions import FixedNoise, NetworkNoise, StepwiseNoise
+from variants import using
 
 MEMBERS, ANNOTATORS, CLASSES = 2, 3, 4
 GRID = np.array([-2.0, 0.0, 0.5, 7.0])
@@ -132,7 +132,7 @@ def test_compiled_networks_of_annotators_equal_torch():
     compiled = noise(clock)
     weights = torch.randn(compiled.shape)
     gradients = torch.autograd.grad((weights * compiled).sum(), list(noise.parameters()))
-    with library.using("torch"):
+    with using("torch"):
         plain = noise(clock)
     torch.testing.assert_close(compiled, plain)
     for one, other in zip(

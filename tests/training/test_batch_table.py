@@ -5,18 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from labeltide.kernels import library
 from labeltide.training import reversal
 from labeltide.training.objective import Objective
 from labeltide.training.step import compiled_step
 from training.test_compiled import make_data, make_fleet
-from variants import COMPILED, NONE
+from variants import COMPILED, NONE, using
 
 
 @pytest.mark.parametrize("told", ["", "trusted", "targets", "trusted and targets"])
 @pytest.mark.parametrize("own_clocks", [False, True])
 def test_a_gathered_batch_has_the_bits_of_the_whole_tables(told, own_clocks):
-    with library.using((COMPILED or [NONE])[-1]):
+    with using((COMPILED or [NONE])[-1]):
         _compare(told, own_clocks)
 
 

@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from labeltide._fleet import member_generators
-from labeltide.kernels import library
 from labeltide.models.gru import GRUModel
 from labeltide.noise.functions import NetworkNoise, StaticNoise
 from labeltide.training import Fleet, FleetData, Schedule
 from labeltide.training.objective import Multipliers, Objective, Penalty, diagonal_norm, frobenius, log_volume, spread
 from labeltide.training.state import TrainingState, flatten_parameters, join_flat, learned_parameters
 from labeltide.training.step import TrainingStep, compiled_step
+from variants import using
 
 compiled = pytest.mark.usefixtures("compiled_variant")
 PENALTIES = (
@@ -73,7 +73,7 @@ def is_smooth(noise, grid):
 
 
 def by_autograd(fleet, data, objective, rows, multipliers):
-    with library.using("torch"):
+    with using("torch"):
         scored = fleet.score(data, data.batch(rows), objective, multipliers)
         pieces = torch.autograd.grad(
             scored.total.sum(), learned_parameters(fleet), allow_unused=True, materialize_grads=True
@@ -184,5 +184,5 @@ def test_what_the_compiled_step_is_not_written_for_is_left_to_autograd():
     assert compiled_step(both_ways, None, data, Objective()) is None
     fleet = make_fleet(2, 2)
     assert compiled_step(fleet.model, fleet.noise, data, Objective(loss="backward")) is None
-    with library.using("torch"):
+    with using("torch"):
         assert compiled_step(fleet.model, fleet.noise, data, Objective()) is None

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from labeltide.kernels import library
 from labeltide.training.state import AugmentedLagrangian, TrainingState, flatten_parameters
 from oracles import adam_path
+from variants import using
 
 MEMBERS, SIZE, STEPS = 3, 11, 6
 
@@ -160,7 +160,7 @@ def test_compiled_adam_equals_the_plain_one():
             gradients[1, 0] = torch.nan
         taking_part = torch.arange(MEMBERS) != number
         states[0].adam(gradients, taking_part, factor, 1.0)
-        with library.using("torch"):
+        with using("torch"):
             states[1].adam(gradients, taking_part, factor, 1.0)
     for name, value in states[0].tensors().items():
         torch.testing.assert_close(value, states[1].tensors()[name])

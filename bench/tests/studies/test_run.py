@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labeltide.noise.simulate import average_rate, make_noise
+from labeltide.noise.simulate import make_noise
+from labeltide_bench.evaluation import average_rate
 from labeltide_bench.studies import run_study
 from labeltide_bench.studies.lock import locked
 from labeltide_bench.studies.plan import plan_fleets

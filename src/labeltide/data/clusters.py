@@ -36,13 +36,7 @@ def count_clusters(clusters: np.ndarray, labelled: np.ndarray) -> int:
 
 
 def splitting_units(clusters: np.ndarray | None, labelled: np.ndarray) -> np.ndarray:
-    """The unit of each row that a split keeps whole: its cluster, or itself where fewer than two clusters have labels.
-
-    Parameters
-    ----------
-    clusters : int64 array of shape (rows,), or None
-    labelled : bool array of shape (rows,)
-    """
+    """The unit of each row that a split keeps whole: its cluster, or itself unless two clusters have labels."""
     if clusters is None or count_clusters(clusters, labelled) < 2:
         return np.arange(len(labelled))
     return clusters
@@ -79,8 +73,7 @@ def draw_units(units: np.ndarray, labelled: np.ndarray, target: int, generator: 
         if abs(total + sizes[unit] - target) < abs(total - target):
             taken.append(unit)
             total += sizes[unit]
-    if not taken:
-        taken = [drawn[sizes[drawn].argmin()]]
+    taken = taken or [drawn[sizes[drawn].argmin()]]
     return np.isin(unit_of_row, taken[: len(drawn) - 1])
 
 
@@ -98,13 +91,7 @@ FAR_CLOSER = 0.8  # by hand
 
 
 def neighbours_look_alike(features: np.ndarray, mask: np.ndarray) -> bool:
-    """Whether adjacent rows are far closer than random pairs, beyond chance at a level of 1 in 2,000.
-
-    Parameters
-    ----------
-    features : array of shape (rows, steps, features)
-    mask : bool array of shape (rows, steps), False on padding
-    """
+    """Whether adjacent rows are far closer than random pairs, beyond chance at a level of 1 in 2,000."""
     n = len(features)
     if n < 2:
         return False

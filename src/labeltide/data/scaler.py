@@ -17,15 +17,11 @@ MAX_STEPS = 2**20  # steps from which the scaling of an estimator is learned
 
 
 def find_scaling(values: np.ndarray) -> np.ndarray:
-    """Low, high, centre and scale of every feature, (4, features), by which `apply_scaling` standardises.
+    """Low, high, centre and scale of the features, (4, features), from finite values of shape (steps, features).
 
     Winsorised z-scores: values beyond the usual range of a feature, extended by its width on either side, are pulled
     in, so that an artefact does not decide the scale. Features that are standardised already change little. A constant
     feature is centred only.
-
-    Parameters
-    ----------
-    values : float64 array of shape (steps, features), finite
     """
     low, low_usual, middle, high_usual, high = np.quantile(values, [0, TAIL, 0.5, 1 - TAIL, 1], axis=0)
     width = high_usual - low_usual

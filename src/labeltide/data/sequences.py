@@ -197,17 +197,5 @@ class Sequences(ShortRepr):
     def take(self, rows: ArrayLike) -> Self:
         """The given sequences, by position or by a mask."""
         index = np.arange(len(self))[np.asarray(rows)]
-
-        def pick(array: np.ndarray | None) -> Any:
-            return None if array is None else array[index]
-
-        return replace(
-            self,
-            features=self.features[index],
-            labels=self.labels[index],
-            lengths=self.lengths[index],
-            clock=self.clock[index],
-            ids=tuple(self.ids[i] for i in index),
-            clean_labels=pick(self.clean_labels),
-            times=pick(self.times),
-        )
+        taken: dict[str, Any] = {name: v[index] for name, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **taken, ids=tuple(self.ids[i] for i in index))

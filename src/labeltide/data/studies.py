@@ -95,20 +95,12 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     }
     for number, name in enumerate(FEATURES):
         columns[name] = pa.array(features[who, when, number], mask=lost[who, when] & (name == "heart_rate"))
-    names = pa.array(ACTIVITIES)
-    columns |= {"annotator": pa.array(ANNOTATORS).take(pa.array(annotator))}
-    return pa.table({**columns, "label": names.take(pa.array(label)), "true_label": names.take(pa.array(true))})
+    coded = {"annotator": (ANNOTATORS, annotator), "label": (ACTIVITIES, label), "true_label": (ACTIVITIES, true)}
+    return pa.table(columns | {name: pa.array(names).take(pa.array(codes)) for name, (names, codes) in coded.items()})
 
 
 def error_rates(hours: np.ndarray, progress: np.ndarray, annotator: np.ndarray) -> np.ndarray:
-    """How likely a label is wrong, up to a common factor.
-
-    Parameters
-    ----------
-    hours : array of hours of the day
-    progress : array from 0, the start of the study, to 1, its end
-    annotator : array of 0 (Ada) and 1 (Ben)
-    """
+    """How likely a label of Ada (0) or Ben (1) is wrong, up to a common factor, by hour and share of the study."""
     evening = np.exp(-0.5 * ((hours - 20) / 2.5) ** 2)
     night = 0.5 + 0.5 * np.cos(2 * np.pi * (hours - 3) / 24)  # 1 at three in the morning, 0 at three in the afternoon
     return np.where(annotator == 0, 0.1 + 0.12 * evening, 0.1 + 0.33 * night**2 + 0.12 * progress)

@@ -58,8 +58,7 @@ class ChainTask(ctypes.Structure):
 def compiled_pass(inputs: ChainInputs, *, posterior: bool = False) -> ExpectedCounts:
     """Forward-backward over all sequences of all members, on the CPU."""
     ready = ChainInputs(*(None if tensor is None else as_floats(tensor).contiguous() for tensor in inputs))  # type: ignore[arg-type]
-    out = make_outputs(ready, posterior)
-    task = make_chain_task(ready, out)
+    task, out = make_chain_task(ready, posterior)
     library.run("labeltide_chain", task, task.members)
     return out._replace(log_likelihood=out.log_likelihood.to(inputs.power.dtype))
 
@@ -69,12 +68,12 @@ def as_floats(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
-def make_outputs(inputs: ChainInputs, posterior: bool) -> ExpectedCounts:
-    """Outputs of a pass, filled with zeros; the log-likelihood is summed in double precision."""
+def make_chain_task(inputs: ChainInputs, posterior: bool) -> tuple[ChainTask, ExpectedCounts]:
+    """The arguments of one call, and its outputs filled with zeros; the tensors must outlive the arguments."""
     members, groups, points, classes = inputs.matrices.shape[:4]
-    _, rows, steps, _ = inputs.labels.shape
-    return ExpectedCounts(
-        torch.zeros(members, rows, dtype=torch.float64),
+    _, rows, steps, annotators = inputs.labels.shape
+    out = ExpectedCounts(
+        torch.zeros(members, rows, dtype=torch.float64),  # summed in double precision
         torch.zeros(members, groups, points, classes, classes),
         torch.zeros(members, 2, classes),
         torch.zeros(members, 2, classes, classes),
@@ -82,14 +81,8 @@ def make_outputs(inputs: ChainInputs, posterior: bool) -> ExpectedCounts:
         torch.zeros(members),
         torch.zeros(members, rows, steps, classes) if posterior else None,
     )
-
-
-def make_chain_task(inputs: ChainInputs, out: ExpectedCounts) -> ChainTask:
-    """The arguments of one call; the tensors must outlive them."""
-    members, groups, points, classes = inputs.matrices.shape[:4]
-    _, rows, steps, annotators = inputs.labels.shape
     sizes = (members, rows, steps, classes, annotators, groups, points, inputs.transitions.shape[1])
-    return ChainTask(*sizes, *map(library.pointer, (*inputs, *out)))
+    return ChainTask(*sizes, *map(library.pointer, (*inputs, *out))), out
 
 
 # Compiled GRU (Cho and others 2014): all steps and the linear head in one kernel, forward and backward.
@@ -128,11 +121,8 @@ def gru_usable(features: Tensor, *parameters: Tensor) -> bool:
 def fused_gru(features: Tensor, *parameters: Tensor) -> Tensor:
     """Hidden states of every step, (members, batch, steps, hidden), or logits where the parameters have a linear head.
 
-    Parameters
-    ----------
-    features : Tensor of shape (members, batch, steps, inputs)
-    parameters : weights of inputs and hidden states, of shape (members, inputs or hidden, 3 * hidden), their biases
-        (members, 1, 3 * hidden) and, for logits, the head's weight (members, hidden, classes) and bias
+    Parameters are weights of inputs and hidden states, (members, inputs or hidden, 3 * hidden), their biases (members,
+    1, 3 * hidden) and, for logits, the head's weight (members, hidden, classes) and bias.
     """
     keep = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
     return _FusedGRU.apply(keep, features.contiguous(), *parameters)
@@ -185,10 +175,10 @@ def kept_size(task: GRUTask) -> int:
     return (5 * task.steps + 1) * TILE_ROWS * hidden + inputs
 
 
-def make_gru_task(features: Tensor, parameters: Sequence[Tensor]) -> GRUTask:
-    """The arguments of one call without its outputs; the tensors must outlive them."""
+def make_gru_task(features: Tensor, parameters: Sequence[Tensor], sizes: Sequence[int] | None = None) -> GRUTask:
+    """The arguments of one call without its outputs; the tensors, of these sizes if given, must outlive them."""
     classes = parameters[4].shape[2] if len(parameters) > 4 else 0
-    task = GRUTask(*features.shape, parameters[1].shape[1], classes)
+    task = GRUTask(*(sizes or features.shape), parameters[1].shape[1], classes)
     task.features = features.data_ptr()
     for i, parameter in enumerate(parameters):
         task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()

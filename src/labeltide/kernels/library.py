@@ -13,7 +13,7 @@ import os
 import struct
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,10 +35,6 @@ ENVIRONMENT = "LABELTIDE_KERNELS"
 VARIANTS = ("avx512", "avx2", "plain")  # best first
 NEEDS = {"avx512": 2, "avx2": 1, "plain": 0}  # the lowest level of `labeltide_processor`
 FOLDER = Path(__file__).parent
-SUFFIX = ".dll" if os.name == "nt" else ".so"
-
-_override: list[str] = []  # variants set by `using`, which win over the environment variable
-_left_out: list[str] = []  # kernels that `using` excludes; torch computes them
 
 
 @dataclass(frozen=True)
@@ -49,18 +45,14 @@ class Library:
     compiled: ctypes.CDLL
     checks: dict[str, CheckResult]  # by kernel
 
-    def offers(self, kernel: str) -> bool:
-        """Whether the kernel passed its self-check and `using` does not exclude it."""
-        return self.checks[kernel].passed and kernel not in _left_out
-
 
 @cache
 def built() -> dict[str, ctypes.CDLL]:
     """The variants that setup built and that this system can load."""
-    loaded = {}
+    loaded, suffix = {}, ".dll" if os.name == "nt" else ".so"
     for name in VARIANTS:
         with suppress(OSError):  # not built, or for another system
-            loaded[name] = ctypes.CDLL(str(FOLDER / f"labeltide_{name}{SUFFIX}"))
+            loaded[name] = ctypes.CDLL(str(FOLDER / f"labeltide_{name}{suffix}"))
     return loaded
 
 
@@ -79,7 +71,7 @@ def runnable() -> tuple[str, ...]:
 
 def requested() -> str | None:
     """The variant that LABELTIDE_KERNELS names; None where it names none and the best runnable one is used."""
-    wanted = (_override[-1] if _override else os.environ.get(ENVIRONMENT, "")).strip().lower()
+    wanted = os.environ.get(ENVIRONMENT, "").strip().lower()
     if not wanted:
         return None
     if wanted not in (*VARIANTS, "torch"):
@@ -115,18 +107,6 @@ def load(name: str) -> Library:
                 stacklevel=2,
             )
     return library
-
-
-@contextmanager
-def using(name: str, without: Sequence[str] = ()) -> Iterator[None]:
-    """Use a variant, except for the kernels `without`, within a block: for tests and benchmarks."""
-    _override.append(name)
-    _left_out.extend(without)
-    try:
-        yield
-    finally:
-        _override.pop()
-        del _left_out[len(_left_out) - len(without) :]
 
 
 def run(name: str, task: ctypes.Structure, items: int) -> None:
@@ -303,7 +283,7 @@ def choose(kernel: str, device: torch.device) -> Backend:
     """The backend of a kernel on a device; the environment variable LABELTIDE_KERNELS overrides the choice."""
     if device.type == "cpu":
         loaded = active()
-        return "c" if loaded is not None and loaded.offers(kernel) else "torch"
+        return "c" if loaded is not None and loaded.checks[kernel].passed else "torch"
     if device.type == "cuda" and kernel in TRITON_KERNELS and requested() != "torch" and find_spec("triton"):
         return "triton"
     return "torch"

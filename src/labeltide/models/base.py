@@ -93,9 +93,9 @@ class SequenceModel(FleetModule):
 
     @property
     def onnx_state(self) -> tuple[int | str, ...] | None:
-        """The shape of the state of one step in ONNX, "streams" and "past" standing for free sizes; None without one.
+        """The shape of the state of one step in ONNX, "streams" standing for a free size; None where there is no graph.
 
-        Every stream begins with zeros, and with a "past" of size zero.
+        Every stream begins with zeros.
         """
         return None
 

@@ -91,7 +91,7 @@ class GRUModel(SequenceModel):
         layers = [self.forwards] if self.backwards is None else [self.forwards, self.backwards]
         hidden, afters = [], []
         for member, before in enumerate(befores):
-            weights = [np.stack([layer.onnx_gates(member)[part] for layer in layers]) for part in range(3)]
+            weights = [np.stack(parts) for parts in zip(*(layer.onnx_gates(member) for layer in layers), strict=True)]
             # With linear_before_reset the reset gate is applied after the product with the hidden weights.
             every, last = graph.add_many(
                 "GRU",

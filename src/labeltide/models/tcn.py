@@ -14,7 +14,6 @@ from labeltide.models.base import SequenceModel
 
 KERNEL_SIZE = 3
 DILATIONS = (1, 2, 4, 8, 16)  # two convolutions each: the receptive field of a causal output is 125 steps
-PASTS = [(KERNEL_SIZE - 1) * dilation for dilation in DILATIONS for _ in range(2)]  # earlier inputs of a convolution
 
 
 class TCNModel(SequenceModel):
@@ -46,25 +45,15 @@ class TCNModel(SequenceModel):
             hidden = block(hidden, padding)
         return self.head(hidden.permute(1, 0, 3, 2))
 
-    @property
-    def onnx_state(self) -> tuple[int | str, ...] | None:
-        """The earlier inputs of all convolutions."""
-        return ("streams", self.members * self.embed.weight.shape[-1], sum(PASTS))
-
     def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
-        afters, mask = [], None
-        splits = () if state is None else graph.add_many("Split", [state, graph.whole(*PASTS)], len(PASTS), axis=2)
-        befores = iter(splits)
+        mask = None
         if lengths is not None:  # (batch, 1, steps)
             mask = graph.to_float(graph.add("Unsqueeze", graph.real_steps(features, lengths), graph.whole(1)))
 
         def convolve(hidden: str, layer: Any) -> str:
             reach = layer.dilation * (KERNEL_SIZE - 1)
             sides = [reach, 0] if layer.causal else [reach // 2, reach // 2]
-            if state is not None:
-                hidden, sides = graph.add("Concat", next(befores), hidden, axis=2), [0, 0]
-                afters.append(graph.add("Slice", hidden, graph.whole(1), graph.whole(2**31), graph.whole(2)))
-            elif mask is not None:
+            if mask is not None:
                 hidden = graph.add("Mul", hidden, mask)
             weight, bias = (tensor.detach().flatten(0, 1).numpy() for tensor in (layer.weight, layer.bias))
             options = {"dilations": [layer.dilation], "group": layer.members, "pads": sides}
@@ -79,8 +68,7 @@ class TCNModel(SequenceModel):
             inner = convolve(convolve(hidden, block.first), block.second)
             hidden = graph.add("Relu", graph.add("Add", hidden, inner))
         apart = graph.add("Reshape", hidden, graph.whole(0, self.members, width, -1))
-        logits = graph.linear(graph.add("Transpose", apart, perm=[1, 0, 3, 2]), self.head)
-        return logits, graph.add("Concat", *afters, axis=2) if afters else None
+        return graph.linear(graph.add("Transpose", apart, perm=[1, 0, 3, 2]), self.head), None
 
 
 class ResidualBlock(FleetModule):

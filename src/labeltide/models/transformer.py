@@ -57,18 +57,9 @@ class TransformerModel(SequenceModel):
             hidden = layer(hidden, keys)
         return self.head(self.norm(hidden))
 
-    @property
-    def onnx_state(self) -> tuple[int | str, ...] | None:
-        """The keys and values of all steps so far."""
-        return (len(self.layers), 2, self.members, "streams", "past", self.embed.weight.shape[-1])
-
     def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
-        count = graph.size(features, 1)
-        steps, visible, pasts = graph.positions(count), None, None
-        if state is not None:
-            steps = graph.size(state, 4)  # the one new step
-            pasts = graph.add_many("Split", [state], len(self.layers), axis=0)  # (1, 2, members, streams, past, hidden)
-        elif lengths is None:  # (queries, keys)
+        steps = graph.positions(graph.size(features, 1))
+        if lengths is None:  # (queries, keys)
             visible = graph.add("LessOrEqual", steps, graph.add("Unsqueeze", steps, graph.whole(1)))
         else:  # (batch, 1, 1, keys)
             visible = graph.add("Unsqueeze", graph.real_steps(features, lengths), graph.whole(1, 2))
@@ -79,13 +70,11 @@ class TransformerModel(SequenceModel):
         )
         encoding = graph.add("Concat", graph.add("Sin", angles), graph.add("Cos", angles), axis=-1)  # (steps, hidden)
         embedded = graph.linear(graph.add("Unsqueeze", features, graph.whole(0)), self.embed)
-        hidden, afters = graph.add("Add", embedded, encoding), []
+        hidden = graph.add("Add", embedded, encoding)
         layers: Any = self.layers
-        for index, layer in enumerate(layers):
-            hidden, after = layer.write_onnx(graph, hidden, visible, pasts[index] if pasts else None)
-            afters.append(after)
-        logits = graph.linear(self.norm.write_onnx(graph, hidden), self.head)
-        return logits, graph.add("Concat", *afters, axis=0) if pasts else None
+        for layer in layers:
+            hidden = layer.write_onnx(graph, hidden, visible)
+        return graph.linear(self.norm.write_onnx(graph, hidden), self.head), None
 
 
 class TransformerLayer(FleetModule):
@@ -102,29 +91,17 @@ class TransformerLayer(FleetModule):
         self.narrow = MemberLinear(members, WIDENING * hidden_size, hidden_size)
 
     def forward(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
-        hidden = hidden + self.attended(self._attend(self.norm_attention(hidden), keys))
-        return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
-
-    def _attend(self, hidden: Tensor, keys: Tensor | None) -> Tensor:
-        """Multi-head self-attention in the shape of `hidden`; causal where `keys` is None."""
-        parts = self.queries_keys_values(hidden).flatten(0, 1)  # (members * batch, steps, 3 * hidden)
+        """The layer's output in the shape of `hidden`; attention is causal where `keys` is None."""
+        parts = self.queries_keys_values(self.norm_attention(hidden)).flatten(0, 1)  # (members * batch, steps, ...)
         query, key, value = (p.unflatten(-1, (HEADS, -1)).transpose(1, 2) for p in parts.chunk(3, dim=-1))
         gathered = scaled_dot_product_attention(query, key, value, attn_mask=keys, is_causal=keys is None)
-        return gathered.transpose(1, 2).reshape(hidden.shape)
+        hidden = hidden + self.attended(gathered.transpose(1, 2).reshape(hidden.shape))
+        return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
 
-    def write_onnx(self, graph: Any, hidden: str, visible: str | None, past: str | None) -> tuple[str, str | None]:
-        """The layer in an ONNX graph; with the keys and values of the `past`, also those of all steps."""
+    def write_onnx(self, graph: Any, hidden: str, visible: str) -> str:
+        """The layer in an ONNX graph; `visible` are the keys that attention may see."""
         parts = graph.linear(self.norm_attention.write_onnx(graph, hidden), self.queries_keys_values)
         query, key, value = graph.add_many("Split", [parts], 3, axis=-1)
-        after = None
-        if past is not None:
-            pair = graph.add(
-                "Concat", *(graph.add("Unsqueeze", part, graph.whole(0, 1)) for part in (key, value)), axis=1
-            )
-            after = graph.add("Concat", past, pair, axis=4)
-            key, value = (
-                graph.add("Squeeze", part, graph.whole(0, 1)) for part in graph.add_many("Split", [after], 2, axis=1)
-            )
         heads = graph.whole(0, 0, 0, HEADS, -1)
         query, key, value = (
             graph.add("Transpose", graph.add("Reshape", part, heads), perm=[0, 1, 3, order, 6 - order])
@@ -133,8 +110,7 @@ class TransformerLayer(FleetModule):
         scores = graph.add(
             "Div", graph.add("MatMul", query, key), graph.constant(np.float32((self.width / HEADS) ** 0.5))
         )
-        if visible is not None:
-            scores = graph.add("Where", visible, scores, graph.constant(np.float32(-np.inf)))
+        scores = graph.add("Where", visible, scores, graph.constant(np.float32(-np.inf)))
         gathered = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), value)
         joined = graph.add("Reshape", graph.add("Transpose", gathered, perm=[0, 1, 3, 2, 4]), graph.whole(0, 0, 0, -1))
         hidden = graph.add("Add", hidden, graph.linear(joined, self.attended))
@@ -142,7 +118,7 @@ class TransformerLayer(FleetModule):
         erf = graph.add("Erf", graph.add("Mul", wide, graph.constant(np.float32(0.5**0.5))))
         half = graph.add("Mul", wide, graph.constant(np.float32(0.5)))
         active = graph.add("Mul", half, graph.add("Add", erf, graph.constant(np.float32(1.0))))  # gelu
-        return graph.add("Add", hidden, graph.linear(active, self.narrow)), after
+        return graph.add("Add", hidden, graph.linear(active, self.narrow))
 
 
 class MemberNorm(FleetModule):

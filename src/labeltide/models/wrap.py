@@ -116,11 +116,12 @@ class WrappedModel(SequenceModel):
         self._buffer_names = tuple(name for name, _ in module.named_buffers())
         # In a tuple, so that torch does not register its empty tensors as parameters of this module.
         self._skeleton = (hollow(module).train(self.training),)
-        for name, parameter in module.named_parameters():
-            stacked = nn.Parameter(_repeat(parameter, members), parameter.requires_grad)
-            self.register_parameter(_flat_name(name), stacked)
-        for name, buffer in module.named_buffers():
-            self.register_buffer(_flat_name(name), _repeat(buffer, members))
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            stacked = tensor.detach().expand(members, *tensor.shape).clone()
+            if isinstance(tensor, nn.Parameter):
+                self.register_parameter(_flat_name(name), nn.Parameter(stacked, tensor.requires_grad))
+            else:
+                self.register_buffer(_flat_name(name), stacked)
 
     def _initialise(self, generators: Sequence[Generator]) -> None:
         for index, generator in enumerate(generators):
@@ -311,10 +312,6 @@ def _places(module: nn.Module) -> dict[str, str]:
         for tensors in (part.named_parameters(path, False, False), part.named_buffers(path, False, False)):
             places |= {place: names[id(tensor)] for place, tensor in tensors}
     return places
-
-
-def _repeat(tensor: Tensor, members: int) -> Tensor:
-    return tensor.detach().expand(members, *tensor.shape).clone()
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:

@@ -168,9 +168,6 @@ class TemporalNoise(nn.Module):
         return dominant_rows(torch.lerp(self.logits[left], self.logits[right], share.to(self.logits)))
 
 
-# A known noise function: noise matrices at grid points, linearly interpolated over the clock.
-
-
 class FixedNoise(NoiseFunction):
     """Q by linear interpolation between given noise matrices, constant beyond both ends of the clock.
 
@@ -274,11 +271,8 @@ def identity_noise(members: int, n_classes: int) -> FixedNoise:
     return FixedNoise(np.broadcast_to(np.eye(n_classes), (members, 1, n_classes, n_classes)))
 
 
-# Static noise matrix, the same at all times, as in VolMinNet (Li and others 2021).
-
-
 class StaticNoise(NoiseFunction):
-    """One learned noise matrix, constant over the clock; all logits start at zero."""
+    """One learned noise matrix, the same at all times, as in VolMinNet (Li and others 2021); logits start at zero."""
 
     def __init__(self, members: int, n_classes: int) -> None:
         super().__init__()
@@ -289,17 +283,15 @@ class StaticNoise(NoiseFunction):
         nn.init.zeros_(self.logits)
 
     def forward(self, clock: Tensor) -> Tensor:
-        matrices = dominant_rows(self.logits)  # (members, classes, classes)
-        between = (1,) * clock.ndim
-        shape = (self.members, *clock.shape, self.n_classes, self.n_classes)
-        return matrices.reshape(self.members, *between, self.n_classes, self.n_classes).expand(shape)
-
-
-# A free noise matrix for every moment of a grid: the Discontinuous method of Nagaraj and others (2025).
+        matrices = dominant_rows(self.logits)[(slice(None), *[None] * clock.ndim)]  # (members, 1, ..., i, j)
+        return matrices.expand(-1, *clock.shape, -1, -1)
 
 
 class StepwiseNoise(LearnedNoise):
-    """One learned noise matrix per point of a rising grid; Q takes the nearest point, and all logits start equal."""
+    """One learned noise matrix per point of a rising grid; Q takes the nearest point, and all logits start equal.
+
+    It is the Discontinuous method of Nagaraj and others (2025).
+    """
 
     clock: Tensor
 
@@ -321,15 +313,14 @@ class StepwiseNoise(LearnedNoise):
         return self.tie(dominant_rows(self.logits)[..., nearest, :, :])
 
 
-# Q as a multilayer perceptron of the clock: the Continuous method of Nagaraj and others (2025).
-
 BOUND = 4.0  # noise rates between 0.02 and 49.98 % for two classes
 WIDTHS = (16, 32, 64, 128, 128, 128, 128, 128, 128, 128)  # the ten hidden layers of the paper's code
 
 
 class NetworkNoise(LearnedNoise):
-    """Hidden layers with ReLU from the clock, whose ``bounds`` are mapped to [-1, 1], to the logits of Q.
+    """Multilayer perceptron of the clock: the Continuous method of Nagaraj and others (2025).
 
+    Hidden layers have ReLU, and the ``bounds`` of the clock are mapped to [-1, 1].
     Logits z are soft-clipped to :math:`b z / (b + |z|)` with b = ``BOUND``. A penalty on Q can make all its rows equal,
     where the classifier no longer affects the loss; there an unbounded softmax saturates, and training cannot leave
     that state. The network of the paper's code has unbounded logits, PyTorch's own initialisation without scaled

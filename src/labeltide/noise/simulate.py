@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,8 +40,7 @@ def make_noise(
     rate : float from 0 to 0.49
         The level as the paper's figures name it, such as 0.3 for 30 %: the constants are those of `LEVELS`, and
         between two levels they are interpolated linearly. With two classes and 50 steps or more, the rate of wrong
-        labels averaged over steps and classes is within 0.014 of it, and within 0.006 at the paper's own levels;
-        `average_rate` computes it.
+        labels averaged over steps and classes is within 0.014 of it, and within 0.006 at the paper's own levels.
     class_conditional : bool
         Divide the rate of class i by ``1 + i / 4``, as the paper's code does. The average rate falls accordingly.
     constants : dict, optional
@@ -58,12 +57,6 @@ def make_noise(
 
     matrices = noise_matrices(shape, n_classes, n_steps, rate, class_conditional=class_conditional, constants=constants)
     return FixedNoise(matrices)
-
-
-def average_rate(noise_matrices: ArrayLike) -> float:
-    r"""The share of wrong labels when all classes and moments weigh the same: the mean of :math:`1 - Q_{ii}`."""
-    diagonal = np.diagonal(np.asarray(noise_matrices, dtype=np.float64), axis1=-2, axis2=-1)
-    return float(1 - diagonal.mean())
 
 
 # Shapes of temporal label noise and their levels: the six of Nagaraj and others (2025) and a step function.
@@ -224,18 +217,10 @@ def _curves(shape: str, n_steps: int, constants: Constants) -> tuple[np.ndarray,
 # Sampling from the noise model: recorded labels drawn from true ones by inverse transform sampling.
 
 BLOCK_LABELS = 2**18  # labels drawn at a time: they fit into the cache, and memory stays constant
-UNREACHABLE = 2.0  # a threshold above all random numbers in [0, 1)
 
 NoiseLike: TypeAlias = "NoiseFunction | ArrayLike"
-
-
-class Lookup(NamedTuple):
-    """Cumulative distributions of the recorded label, looked up for a block of sequences."""
-
-    n_classes: int
-    labels_at_once: int
-    # Thresholds (points * classes, a power of two) and the point of each step (rows or 1, steps).
-    of_rows: Callable[[slice], tuple[np.ndarray, np.ndarray]]
+# For a block of sequences: thresholds (points * classes, a power of two), the point of each step (rows or 1, steps).
+OfRows: TypeAlias = "Callable[[slice], tuple[np.ndarray, np.ndarray]]"
 
 
 def corrupt(
@@ -295,11 +280,11 @@ def corrupt(
         )
     cube = labels if labels.ndim == 3 else labels[..., None]  # (n, steps, annotators)
     counts = _validation.check_lengths(lengths, *cube.shape[:2])
-    lookup = _lookup(noise, clock, counts, cube.shape[1])
+    n_classes, of_rows = _lookup(noise, clock, counts, cube.shape[1])
     present = ~_validation.missing_labels(cube) & _validation.steps_mask(counts, cube.shape[1])[..., None]
-    names = _names(cube, present, lookup.n_classes, classes)
+    names = _names(cube, present, n_classes, classes)
     codes = cube if names is None else _validation.encode_labels(cube, present, names)
-    drawn = _draw(codes, present, lookup, generator, bursts)
+    drawn = _draw(codes, present, n_classes, of_rows, generator, bursts)
     return (drawn if names is None else _decode(drawn, present, names, cube)).reshape(labels.shape)
 
 
@@ -314,17 +299,16 @@ def _corrupt_sequences(sequences: Any, noise: NoiseLike, generator: np.random.Ge
         )
     clean = labels[..., 0] if clean is None else clean
     clock = sequences.clock if isinstance(noise, NoiseFunction) else None
-    lookup = _lookup(noise, clock, sequences.lengths, labels.shape[1])
-    if lookup.n_classes != len(sequences.classes):
-        raise ValueError(
-            f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {lookup.n_classes}."
-        )
+    n_classes, of_rows = _lookup(noise, clock, sequences.lengths, labels.shape[1])
+    if n_classes != len(sequences.classes):
+        raise ValueError(f"noise must have the {len(sequences.classes)} classes of the Sequences. Got {n_classes}.")
     truth = np.broadcast_to(clean[..., None], labels.shape)
-    drawn = _draw(truth, (labels >= 0) & (truth >= 0), lookup, generator, bursts)
+    drawn = _draw(truth, (labels >= 0) & (truth >= 0), n_classes, of_rows, generator, bursts)
     return dataclasses.replace(sequences, labels=np.where(labels >= 0, drawn, labels), clean_labels=clean)
 
 
-def _lookup(noise: NoiseLike, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> Lookup:
+def _lookup(noise: NoiseLike, clock: ArrayLike | None, lengths: np.ndarray, n_steps: int) -> tuple[int, OfRows]:
+    """The number of classes, and the thresholds of every label for a block of sequences."""
     from labeltide.noise.functions import NoiseFunction
 
     if not isinstance(noise, NoiseFunction):
@@ -342,32 +326,28 @@ def _lookup(noise: NoiseLike, clock: ArrayLike | None, lengths: np.ndarray, n_st
                 f"Got {type(noise).__name__} of shape {array.shape}."
             )
         matrices = _validation.check_matrices(array, None)[0][0]
-        return _shared_lookup(np.broadcast_to(matrices, (n_steps, *matrices.shape[1:])))
-    if noise.annotators > 1:
+        matrices = np.broadcast_to(matrices, (n_steps, *matrices.shape[1:]))
+    elif noise.annotators > 1:
         raise ValueError(
             f"Labels are drawn for one annotator at a time. Got noise for {noise.annotators}: corrupt with each alone "
             "and stack the labels along a last axis."
         )
-    if clock is None:
-        return _shared_lookup(noise.at(_validation.check_clock(None, lengths[:1], n_steps)[0]))
-    moments = _validation.check_clock(clock, lengths, n_steps)
-    noise.check_covers(moments)
-    longest = moments[np.argmax(lengths)]
-    if np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
-        return _shared_lookup(noise.at(longest))
+    elif clock is None:
+        matrices = noise.at(_validation.check_clock(None, lengths[:1], n_steps)[0])
+    else:
+        moments = _validation.check_clock(clock, lengths, n_steps)
+        noise.check_covers(moments)
+        longest = moments[np.argmax(lengths)]
 
-    def of_rows(rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        distinct, index = np.unique(moments[rows], return_inverse=True)
-        return _thresholds(noise.at(distinct)), index.reshape(-1, n_steps)
+        def of_rows(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+            distinct, index = np.unique(moments[rows], return_inverse=True)
+            return _thresholds(noise.at(distinct)), index.reshape(-1, n_steps)
 
-    # Where all moments differ, the matrices of a block have classes ** 2 times as many entries as it has labels.
-    return Lookup(noise.n_classes, BLOCK_LABELS // max(1, noise.n_classes**2 // 16), of_rows)
-
-
-def _shared_lookup(matrices: np.ndarray) -> Lookup:
-    """The same matrices (steps, classes, classes) for all sequences."""
-    thresholds, index = _thresholds(matrices), np.arange(len(matrices))[None]
-    return Lookup(matrices.shape[-1], BLOCK_LABELS, lambda rows: (thresholds, index))
+        if not np.all((moments == longest) | ~_validation.steps_mask(lengths, n_steps)):
+            return noise.n_classes, of_rows
+        matrices = noise.at(longest)
+    thresholds, step = _thresholds(matrices), np.arange(n_steps)[None]
+    return matrices.shape[-1], lambda rows: (thresholds, step)
 
 
 def _names(
@@ -389,23 +369,35 @@ def _names(
 
 
 def _draw(
-    codes: np.ndarray, present: np.ndarray, lookup: Lookup, generator: np.random.Generator, bursts: float
+    codes: np.ndarray,
+    present: np.ndarray,
+    n_classes: int,
+    of_rows: OfRows,
+    generator: np.random.Generator,
+    bursts: float,
 ) -> np.ndarray:
     """Codes drawn through the noise where present, and left alone elsewhere; shape (n, steps, annotators)."""
     drawn = codes.copy()
-    size = max(1, lookup.labels_at_once // (codes.shape[1] * codes.shape[2]))
+    # Where all moments differ, the matrices of a block have classes ** 2 times as many entries as it has labels.
+    size = max(1, BLOCK_LABELS // max(1, n_classes**2 // 16) // (codes.shape[1] * codes.shape[2]))
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)
-        thresholds, index = lookup.of_rows(rows)
+        thresholds, index = of_rows(rows)
         true = np.where(present[rows], codes[rows], 0).astype(np.intp)
-        entries = index[..., None] * lookup.n_classes + true  # rows of `thresholds`
+        entries = index[..., None] * n_classes + true  # rows of `thresholds`
         if bursts:
             # Rotate [0, 1) so that the interval of the true class comes first: small numbers are right in every class.
             before = np.where(true > 0, thresholds[entries, true - 1], 0.0)
             chance = (_kept(generator, true.shape, bursts) + before) % 1.0
         else:
             chance = generator.random(true.shape)
-        recorded = _search(thresholds, entries, chance)
+        # How many thresholds of its row each random number reaches, by binary search in log2(classes) steps.
+        half = thresholds.shape[1] // 2
+        position = first = entries * thresholds.shape[1]
+        while half:
+            position = position + half * (chance >= thresholds.take(position + (half - 1)))
+            half //= 2
+        recorded = position - first
         np.copyto(drawn[rows], recorded, where=present[rows], casting="unsafe")
     return drawn
 
@@ -421,24 +413,12 @@ def _kept(generator: np.random.Generator, shape: tuple[int, ...], bursts: float)
 
 def _thresholds(matrices: np.ndarray) -> np.ndarray:
     """Cumulative probabilities of the classes, as rows (points * classes, a power of two)."""
-    n_classes = matrices.shape[-1]
     sums = matrices.cumsum(-1)
-    width = 1 << (n_classes - 1).bit_length()
-    rows = np.full((*sums.shape[:-1], width), UNREACHABLE)
+    n_classes = sums.shape[-1]
     # Dividing by the last sum makes it exactly one, so that a class of probability zero is never drawn.
-    rows[..., : n_classes - 1] = (sums / sums[..., -1:])[..., :-1]
-    return rows.reshape(-1, width)
-
-
-def _search(thresholds: np.ndarray, rows: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """How many thresholds of its row each random number reaches, by binary search in log2(classes) steps."""
-    flat, width = thresholds.ravel(), thresholds.shape[1]
-    position = rows * width  # in `flat`: start of the row plus the thresholds known to be reached
-    half = width // 2
-    while half:
-        position += half * (chance >= flat.take(position + (half - 1)))
-        half //= 2
-    return position - rows * width
+    rows = (sums / sums[..., -1:]).reshape(-1, n_classes)
+    rows[:, -1] = np.inf  # no random number reaches the last threshold
+    return np.pad(rows, ((0, 0), (0, (1 << (n_classes - 1).bit_length()) - n_classes)), constant_values=np.inf)
 
 
 def _decode(codes: np.ndarray, present: np.ndarray, names: tuple[Hashable, ...], labels: np.ndarray) -> np.ndarray:

@@ -86,13 +86,14 @@ def _run_epoch(running: Running) -> Tensor:
     step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
     active = state.active.clone()
-    multipliers = [torch.full_like(state.linear, torch.nan)] * 2
-    if schedule.lagrangian is not None:
-        multipliers = [state.linear.clone(), state.quadratic.clone()]
+    none = torch.full_like(state.linear, torch.nan)
+    multipliers = (none, none) if schedule.lagrangian is None else (state.linear.clone(), state.quadratic.clone())
     rows = step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size, shuffle=schedule.shuffle)
     training = step.run_epoch(rows, state.epoch)
-    if schedule.lagrangian is not None and schedule.lagrangian.ends_round(state.epoch):
-        state.next_round(schedule.lagrangian, training)
+    if schedule.lagrangian is not None:
+        number, left = divmod(state.epoch + 1, schedule.lagrangian.epochs_per_round)
+        if left == 0 and (schedule.lagrangian.rounds is None or number <= schedule.lagrangian.rounds):
+            state.next_round(schedule.lagrangian, training)
     lost = state.restart_diverged(schedule.max_restarts)
     if bool(lost.any()):  # the only synchronisation with the device in an epoch
         logger.warning(

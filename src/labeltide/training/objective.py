@@ -235,7 +235,6 @@ def label_losses(
     if matrices is None:
         losses = -log_probs.gather(-1, labels.clamp_min(0))
     else:
-        _check_matrices(matrices, log_probs)
         if matrices.ndim < log_probs.ndim + 2:  # to (..., batch or 1, steps, annotators or 1, classes, classes)
             matrices = (matrices.unsqueeze(-4) if matrices.ndim == log_probs.ndim else matrices).unsqueeze(-3)
         if correction == "backward":
@@ -259,7 +258,18 @@ def _check_inputs(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> None:
             f"labels must have shape {tuple(log_probs.shape[:-1])}, one per step of log_probs, with an axis of "
             f"annotators at most. Got shape {tuple(labels.shape)}."
         )
-    _check_matrices(matrices, log_probs)
+    if not isinstance(matrices, Tensor):
+        raise ValueError(
+            f"matrices must be a tensor. Got {type(matrices).__name__}. From a fitted classifier: "
+            "torch.as_tensor(clf.noise_at(clock), dtype=torch.float32)."
+        )
+    n_steps, n_classes = log_probs.shape[-2:]
+    steps = matrices.shape[-4 if matrices.ndim == log_probs.ndim + 2 else -3] if matrices.ndim > 2 else 1
+    if matrices.shape[-2:] != (n_classes, n_classes) or steps not in (1, n_steps):
+        raise ValueError(
+            f"matrices must have shape {(n_classes, n_classes)} or {('...', n_steps, n_classes, n_classes)}, one Q for "
+            f"all steps or for each. Got shape {tuple(matrices.shape)}."
+        )
     if not matrices.is_floating_point():
         raise ValueError(f"matrices must hold floating-point numbers. Got {matrices.dtype}. Use matrices.float().")
     if torch.compiler.is_compiling() or not log_probs.numel():
@@ -274,22 +284,6 @@ def _check_inputs(log_probs: Tensor, labels: Tensor, matrices: Tensor) -> None:
         raise ValueError(
             f"labels must be whole numbers from 0 to {log_probs.shape[-1] - 1}, the classes of log_probs, or -1 where "
             f"none was recorded. The largest is {int(labels.max())}."
-        )
-
-
-def _check_matrices(matrices: Tensor, log_probs: Tensor) -> None:
-    """Q must be a tensor with the classes of the predictions, and with their steps where it has an axis of steps."""
-    if not isinstance(matrices, Tensor):
-        raise ValueError(
-            f"matrices must be a tensor. Got {type(matrices).__name__}. From a fitted classifier: "
-            "torch.as_tensor(clf.noise_at(clock), dtype=torch.float32)."
-        )
-    n_steps, n_classes = log_probs.shape[-2:]
-    steps = matrices.shape[-4 if matrices.ndim == log_probs.ndim + 2 else -3] if matrices.ndim > 2 else 1
-    if matrices.shape[-2:] != (n_classes, n_classes) or steps not in (1, n_steps):
-        raise ValueError(
-            f"matrices must have shape {(n_classes, n_classes)} or {('...', n_steps, n_classes, n_classes)}, one Q for "
-            f"all steps or for each. Got shape {tuple(matrices.shape)}."
         )
 
 

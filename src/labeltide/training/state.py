@@ -249,11 +249,6 @@ class AugmentedLagrangian:
     gamma: float = 2.0
     eta: float = 2.0
 
-    def ends_round(self, epoch: int) -> bool:
-        """Whether the multipliers change after this epoch, counted from 0."""
-        number, left = divmod(epoch + 1, self.epochs_per_round)
-        return left == 0 and (self.rounds is None or number <= self.rounds)
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -273,15 +268,13 @@ class Schedule:
     lagrangian: AugmentedLagrangian | None = None
     max_restarts: int = 8  # of a member that diverges, each time at half the learning rate
 
-    def noise_factor(self, epoch: int) -> float:
-        """Learning rate of Q in an epoch, as a multiple of that of the network."""
+    def rate_factors(self, epoch: int) -> tuple[float, float]:
+        """Factors of the learning rate in an epoch: of the network, and of Q."""
+        factor = 0.1 ** sum(epoch >= milestone for milestone in self.milestones)
+        if self.cosine:
+            factor *= (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         own = 1.0 if self.noise_learning_rate is None else self.noise_learning_rate / self.learning_rate
-        return own * 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
-
-    def rate_factor(self, epoch: int) -> float:
-        """Factor of the learning rate of all parameters in an epoch."""
-        step = 0.1 ** sum(epoch >= milestone for milestone in self.milestones)
-        return step * (1 + math.cos(math.pi * epoch / self.epochs)) / 2 if self.cosine else step
+        return factor, factor * own * 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
 
 
 # Checkpoints: the state of a running fit, saved so that an interrupted fit resumes and ends with the same numbers.
@@ -303,8 +296,7 @@ class Checkpoint:
         if started - self.written < max(self.seconds, 10 * self.cost):
             return
         tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
-        tensors["losses"] = torch.from_numpy(losses)
-        tensors = dict(sorted(tensors.items()))
+        tensors = dict(sorted({**tensors, "losses": torch.from_numpy(losses)}.items()))
         digest = fingerprint(*tensors.values())
         header = {"fingerprint": self.fingerprint, "epoch": state.epoch, "digest": digest}
         write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(header)}))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from labeltide.kernels import choose, compiled, library
-from labeltide.kernels.compiled import TILE_ROWS, GRUTask, ObjectiveTask, SumTask
+from labeltide.kernels.compiled import TILE_ROWS, ObjectiveTask, SumTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
 from labeltide.training.objective import Batch, FleetData, Multipliers, Objective, ObjectiveTerms, add_gradient
@@ -30,8 +30,7 @@ class Fleet(nn.Module):
 
     def take(self, index: Tensor) -> Self:
         """A copy of some members."""
-        noise = None if self.noise is None else self.noise.take(index)
-        return type(self)(self.model.take(index), noise)
+        return type(self)(self.model.take(index), None if self.noise is None else self.noise.take(index))
 
     def score(
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
@@ -76,14 +75,13 @@ class Replay(Generic[Result]):
 
     def prepare(self) -> None:
         """Capture the work unless that was done or cannot be done."""
-        if not self.is_captured or self.graph is not None:
-            return
-        try:
-            self.graph, self.result = capture(self.work)
-        except RuntimeError as error:  # an operation that cannot be captured
-            logger.info("The training step is not recorded as a CUDA graph: %s", error)
-            torch.cuda.synchronize()
-            self.is_captured = False
+        if self.is_captured and self.graph is None:
+            try:
+                self.graph, self.result = capture(self.work)
+            except RuntimeError as error:  # an operation that cannot be captured
+                logger.info("The training step is not recorded as a CUDA graph: %s", error)
+                torch.cuda.synchronize()
+                self.is_captured = False
 
 
 def captures_graphs(device: torch.device) -> bool:
@@ -140,8 +138,7 @@ class TrainingStep:
     def run_epoch(self, table: Tensor, epoch: int) -> Tensor:
         """Train on a (batches, members, batch) table of row numbers; returns the average training loss, (members,)."""
         n_model = sum(parameter[0].numel() for parameter in self.model_parameters)
-        self.rate_factor[:n_model] = self.schedule.rate_factor(epoch)
-        self.rate_factor[n_model:] = self.schedule.rate_factor(epoch) * self.schedule.noise_factor(epoch)
+        self.rate_factor[:n_model], self.rate_factor[n_model:] = self.schedule.rate_factors(epoch)
         self.total.zero_()
         self.labels.zero_()
         if self.compiled:  # filler rows cost nothing there, so members that have stopped are not computed
@@ -348,35 +345,26 @@ class CompiledStep:
         task = self.objective_task
         self.gru_task.rows = task.rows = rows.data_ptr()
         library.run("labeltide_gru_forward", self.gru_task, self.tiles)
-        grid = self._grid()
+        grid = self.fixed_matrices  # Q on the clock grid; None without noise
+        if self.network is not None:
+            grid = self._tie(self.network.forward().view(self.grad_matrices.shape))
+        elif self.noise is not None and grid is None:
+            grid = self.noise(self.data.grid).contiguous()
         if multipliers is not None:
             task.linear, task.quadratic = multipliers.linear.data_ptr(), multipliers.quadratic.data_ptr()
         task.matrices = None if grid is None else grid.data_ptr()
         library.run("labeltide_objective", task, compiled.count_items(task))
         library.run("labeltide_gru_backward", self.gru_task, self.tiles)
         library.run("labeltide_sum", self.sum_task, self.data.members)
-        if grid is not None and self.noise_parameters:
-            self._noise_gradient(grid, multipliers)
+        if grid is not None and self.noise_parameters:  # from Q to the parameters of the noise function
+            grad = self.grad_matrices
+            for penalty in self.objective.penalties:
+                add_gradient(grad, penalty.function, penalty.weigh(multipliers), grid.detach())
+            if self.network is not None:
+                self.network.backward(self._tie(grad), self.gradients[:, self.n_model :])
+            else:
+                self.gradients[:, self.n_model :] = join_flat(_gradients(grid, self.noise_parameters, grad))
         return self.losses.sum(1), self.counts.sum(1), self.gradients
-
-    def _grid(self) -> Tensor | None:
-        """Q on the clock grid, or None without noise."""
-        if self.noise is None or self.fixed_matrices is not None:
-            return self.fixed_matrices
-        if self.network is None:
-            return self.noise(self.data.grid).contiguous()
-        return self._tie(self.network.forward().view(self.grad_matrices.shape))
-
-    def _noise_gradient(self, grid: Tensor, multipliers: Multipliers | None) -> None:
-        """Backpropagate from Q to the parameters of the noise function."""
-        grad = self.grad_matrices
-        for penalty in self.objective.penalties:
-            add_gradient(grad, penalty.function, penalty.weigh(multipliers), grid.detach())
-        if self.network is not None:
-            self.network.backward(self._tie(grad), self.gradients[:, self.n_model :])
-        else:
-            pieces = torch.autograd.grad(grid, self.noise_parameters, grad, allow_unused=True, materialize_grads=True)
-            self.gradients[:, self.n_model :] = join_flat(pieces)
 
     def _tie(self, values: Tensor) -> Tensor:
         """Average over tied annotators, of Q and of its gradient."""
@@ -384,7 +372,7 @@ class CompiledStep:
 
     def _make_room(self, batch: int) -> None:
         """Allocate the tensors and kernel tasks for batches of this size."""
-        self.batch, members, steps = batch, self.data.members, self.data.mask.shape[1]
+        self.batch, members, (steps, inputs) = batch, self.data.members, self.data.features.shape[1:]
         classes, tiles = self.parameters[4].shape[2], -(-batch // TILE_ROWS)
         self.tiles = members * tiles
         self.logits, self.grad_logits = torch.zeros(2, members, batch, steps, classes)
@@ -393,15 +381,13 @@ class CompiledStep:
         self.groups = 1 if self.noise is None else self.noise.annotators
         annotator_axis = (self.groups,) if self.groups > 1 else ()
         self.grad_matrices = torch.zeros(members, *annotator_axis, len(self.data.grid), classes, classes)
-        task = GRUTask(members, batch, steps, self.data.features.shape[2], self.parameters[4].shape[1], classes)
-        for i, parameter in enumerate(self.parameters):
-            task.strides[i], task.parameters[i] = parameter.stride(0), parameter.data_ptr()
+        task = compiled.make_gru_task(self.data.features, self.parameters, (members, batch, steps, inputs))
         self.kept = torch.empty(self.tiles * compiled.kept_size(task))
         task.out, task.kept = self.logits.data_ptr(), self.kept.data_ptr()
         task.grad_out, task.gradients = self.grad_logits.data_ptr(), self.parts.data_ptr()
         self.gru_task = task
-        self.sum_task = SumTask(members, tiles, self.n_model, self.gradients.stride(0))
-        self.sum_task.parts, self.sum_task.sums = self.parts.data_ptr(), self.gradients.data_ptr()
+        sizes = (members, tiles, self.n_model, self.gradients.stride(0))
+        self.sum_task = SumTask(*sizes, self.parts.data_ptr(), self.gradients.data_ptr())
         # Annotators whose labels have a Q; `_read` sets the others.
         noisy = 0 if self.data.targets is not None else self.data.labels.shape[-1]
         objective = ObjectiveTask(*self.logits.shape, 0, self.groups, 0, len(self.data.grid), noisy)

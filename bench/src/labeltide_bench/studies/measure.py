@@ -10,9 +10,9 @@ from labeltide.data.sequences import Sequences
 from labeltide.estimators import NoisyLabelClassifier, TideClassifier
 from labeltide.inference.audit import LabelAudit, LabelCodes, audit_labels
 from labeltide.noise.functions import FixedNoise
-from labeltide.noise.simulate import average_rate
 from labeltide_bench.evaluation import (
     absolute_errors,
+    average_rate,
     balanced_error,
     error_over_time,
     error_rate,

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labeltide.noise.simulate import LEVELS, average_rate, make_noise
+from labeltide.noise.simulate import LEVELS, make_noise
+from labeltide_bench.evaluation import average_rate
 from labeltide_bench.pages.paper.sources import CORRECTIONS, FIGURES, MAE, SHAPES, SIX, STATIC_STUDY, figure_values
 
 Record = dict[str, Any]
