@@ -50,10 +50,10 @@ class AuditOptions:
     features: Names | OwnFeatures = _option(
         None, "The columns to use as features, separated by commas; by default all others."
     )
-    probabilities: Names | Path = _option(
+    probabilities: Names = _option(
         None,
-        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas, or a file that "
-        "has them row by row: no network is trained.",
+        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas: no network is "
+        "trained.",
     )
     annotator: str | None = _option(None, "The column that names who labelled a row.")
     clock: Names = _option(

@@ -71,9 +71,8 @@ from labeltide.inference.checks import doubtful_classes
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
-from labeltide.tables.columns import as_frame, frame_index, load_table, open_table
+from labeltide.tables.columns import as_frame, frame_index
 from labeltide.tables.files import FileSet, UnreadableFileError
-from labeltide.tables.words import quoted
 from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
@@ -250,7 +249,6 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
     ):
         # Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk.
         baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
-        table, options = join_probabilities(table, options)
         source = table if is_recording(table, options.recordings.labels) else choose_source(table)
         read = _read_in_parts if isinstance(source, FileSet) else _read_in_memory
         try:
@@ -259,27 +257,6 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
             raise ValueError(
                 f"{error} Finished work is kept: the same audit with resume (--resume) continues."
             ) from None
-
-
-def join_probabilities(table: Any, options: AuditOptions) -> tuple[Any, AuditOptions]:
-    """The table with the columns of a file of probabilities, where they are in one."""
-    given = options.probabilities
-    if not isinstance(given, str | Path) or not Path(given).is_file():
-        return table, options
-    if isinstance(choose_source(table), FileSet):
-        raise ValueError("Of a table that is read in parts, probabilities must be columns of the table.")
-    whole, more = load_table(open_table(table)), load_table(open_table(given))
-    if len(whole) != len(more):
-        raise ValueError(f"Probabilities must have the {len(whole)} rows of the table. Got {len(more)}.")
-    if shared := set(whole.column_names) & set(more.column_names):
-        raise ValueError(
-            f"Columns of probabilities must have names of their own. The table has {quoted(sorted(shared))}, too."
-        )
-    for name in more.column_names:
-        whole = whole.append_column(name, more[name])
-    return whole.replace_schema_metadata({"name": Path(str(table)).name}), replace(
-        options, probabilities=more.column_names
-    )
 
 
 class Study(NamedTuple):
