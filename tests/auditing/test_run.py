@@ -332,5 +332,5 @@ def test_any_study_is_audited_with_its_page_or_gets_a_sentence(stub, tmp_path_fa
 
 
 def test_a_network_of_ones_own_is_told_the_way_out():
-    with pytest.raises(ValueError, match=r"networks by name: gru, .*TideClassifier\(model=\.\.\.\).*audit\(X, y\)"):
+    with pytest.raises(ValueError, match=r"a network by name: gru, .*TideClassifier\(model=\.\.\.\).*audit\(X, y\)"):
         lt.audit(make_table(), model=dict)

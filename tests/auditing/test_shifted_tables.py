@@ -8,8 +8,8 @@ import pytest
 
 import labeltide as lt
 from auditing.nights import write_night
-from labeltide.auditing import read_audit_table
 from labeltide.auditing.alignment import find_patterns, find_table_shifts
+from labeltide_bench.tables import read_audit_table
 
 
 @pytest.fixture(scope="module")

@@ -261,13 +261,9 @@ SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its tempo
 GIGABYTE = 1e9
 
 
-def disk_needed(files: FileSet, copies: bool) -> float:
-    """The bytes on disk that an audit needs while it runs."""
-    return files.n_rows * float((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES)
-
-
-def say_disk(needed: float, folder: Path) -> str:
-    """A sentence on the disk needed; too little of it is an error."""
+def say_disk(files: FileSet, copies: bool, folder: Path) -> str:
+    """A sentence on the disk that an audit needs while it runs; too little of it is an error."""
+    needed = files.n_rows * float((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES)
     disk = next(each for each in (folder, *folder.parents) if each.exists())
     free = shutil.disk_usage(disk).free
     amounts = (
