@@ -300,15 +300,8 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
         clusters = clusters_of_copies(sample)
         checks = (*check_copies(sample, clusters), *check_leaks(sample, options.seed), *check_circular(sample))
     if not in_parts:  # by these an audit that goes on knows that the table has not changed
-        arrays = (
-            sample.features,
-            sample.labels,
-            sample.clock,
-            sample.lengths,
-            sample.trusted,
-            sample.gaps,
-            sample.groups,
-        )
+        names = ("features", "labels", "clock", "lengths", "trusted", "gaps", "groups")
+        arrays = (getattr(sample, name) for name in names)
         kept.begin(options.settings(fingerprint(*arrays)), options.resume)
     return Study(options, whole, sample, learned, windows, n_windows, about, clusters, checks, shifts, recordings)
 
