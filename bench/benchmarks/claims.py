@@ -30,8 +30,8 @@ import labeltide as lt
 from labeltide.auditing import fitting
 from labeltide.auditing.checks import check_copies, check_leaks, clusters_of_copies, leave_out_rare_classes
 from labeltide.auditing.options import AuditOptions
-from labeltide.auditing.reading import read_audit_table
 from labeltide.inference.conclusion import Diagnostic
+from labeltide_bench.tables import read_audit_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "claims"
 FDR, CHANCE = 0.1, 0.01  # allowed false alarms among named labels, and how rarely chance may exceed them

@@ -23,7 +23,7 @@ import pandas as pd
 import torch
 
 import labeltide as lt
-from labeltide.auditing.fitting import SINGLE
+from labeltide.estimators.planted import SINGLE
 
 RESULTS = Path(__file__).parents[1] / "results" / "claims"
 SHARES = (0.0, 0.05, 0.3)

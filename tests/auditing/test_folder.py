@@ -14,9 +14,9 @@ from pyarrow import csv, parquet
 from auditing.lines import lines_of
 from auditing.tables import studies, texts
 from labeltide._files import to_json
-from labeltide.auditing.reading import read_audit_table
 from labeltide.auditing.results import OURS, check_folder, new_results, rank_issues, write_findings
 from labeltide.tables.columns import with_verdicts, write_safe_csv
+from labeltide_bench.tables import read_audit_table
 
 AUDIT = {"format": 1, "labeltide": "0", "rate": float("nan"), "curve": np.array([1.0, np.inf]), "classes": ("a", "b")}
 LABELS = pa.table(

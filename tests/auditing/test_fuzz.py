@@ -8,7 +8,7 @@ from pyarrow import csv, feather, parquet
 
 from auditing.lines import lines_of, of_lines
 from auditing.tables import HOSTILE, studies, tables
-from labeltide.auditing.reading import read_audit_table
+from labeltide_bench.tables import read_audit_table
 
 OPTIONS = ["sequence", "time", "label", "features", "annotator", "clock", "trusted"]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]

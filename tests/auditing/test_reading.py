@@ -14,8 +14,9 @@ from auditing.lines import lines_of, of_lines
 from auditing.test_fuzz import assert_whole
 from labeltide import UnanswerableError
 from labeltide.auditing.findings import say_files
-from labeltide.auditing.reading import read_audit_table, read_new_table
+from labeltide.auditing.reading import read_new_table
 from labeltide.data.studies import simulate_study
+from labeltide_bench.tables import read_audit_table
 
 LONG = {
     "person": ["p", "p", "p", "q", "q"],

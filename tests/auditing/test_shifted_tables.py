@@ -9,7 +9,7 @@ import pytest
 import labeltide as lt
 from auditing.nights import write_night
 from labeltide.auditing.alignment import find_patterns, find_table_shifts
-from labeltide.auditing.reading import read_audit_table
+from labeltide_bench.tables import read_audit_table
 
 
 @pytest.fixture(scope="module")

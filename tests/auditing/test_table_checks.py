@@ -11,7 +11,7 @@ from labeltide.auditing.checks import (
     clusters_of_copies,
     leave_out_rare_classes,
 )
-from labeltide.auditing.reading import read_audit_table
+from labeltide_bench.tables import read_audit_table
 
 
 def persistent(people, steps, seed=0):

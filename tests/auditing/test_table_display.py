@@ -10,7 +10,7 @@ import pytest
 import labeltide as lt
 from auditing.stub import use_stub
 from auditing.tables import make_table
-from labeltide.auditing.run import correct_frame
+from labeltide.auditing.run import TableAudit
 
 mpl.use("Agg")
 DESCRIBED = {"rows": 4, "columns": {"label": "stage", "annotator": None}, "annotators": None}
@@ -24,6 +24,10 @@ def stub(monkeypatch):
 def lines(recorded=("2", "3", "2", None), corrected=("3", "3", "2", None), annotator=None):
     who = pa.array([annotator] * 4, pa.string())
     return pa.table({"row": [0, 1, 2, 3], "annotator": who, "recorded": recorded, "corrected": corrected})
+
+
+def correct_frame(frame, labels, described):
+    return TableAudit({"table": described}, labels, noise=None, estimator=None).corrected(frame)
 
 
 def test_corrected_labels_keep_index_type_and_values():

@@ -10,8 +10,8 @@ from auditing.stub import StubScorer
 from labeltide.auditing.alignment import TableShifts
 from labeltide.auditing.findings import Totals, describe_timelines, rounded, telling_features
 from labeltide.auditing.judging import JudgeJob, find_flags, judge_all
-from labeltide.auditing.reading import read_audit_table
 from labeltide.auditing.survey import MemoryTable
+from labeltide_bench.tables import read_audit_table
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from auditing.streaming.quick import WINDOW, QuickTide, study
 from labeltide.auditing import fitting, reading
 from labeltide.auditing.fitting import TableSize, check_training_memory, most_windows, training_bytes
 from labeltide.auditing.options import read_train_on
-from labeltide.auditing.reading import read_audit_table
 from labeltide.cli import app
+from labeltide_bench.tables import read_audit_table
 
 
 @pytest.mark.parametrize(

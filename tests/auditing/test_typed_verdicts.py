@@ -10,8 +10,8 @@ from auditing.tables import make_table
 from labeltide.auditing.apply import apply_decisions, is_same_text, read_decided, read_typed
 from labeltide.auditing.decisions import audit_identity
 from labeltide.auditing.findings import describe_table
-from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.columns import with_verdicts
+from labeltide_bench.tables import read_audit_table
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
 pytestmark = pytest.mark.usefixtures("quick_fit")

@@ -6,8 +6,8 @@ import pytest
 from pyarrow import parquet
 
 from auditing.lines import lines_of
-from labeltide.auditing.reading import read_audit_table
 from labeltide.data.studies import ACTIVITIES, error_rates, simulate_study, write_study
+from labeltide_bench.tables import read_audit_table
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from auditing.lines import lines_of, of_lines
-from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.windows import ClockInfo
+from labeltide_bench.tables import read_audit_table
 
 START = datetime.datetime(2026, 3, 1, 18)  # a Sunday
 ROWS = {

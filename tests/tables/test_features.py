@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeltide import UnanswerableError
-from labeltide.auditing.reading import read_audit_table, read_new_table
+from labeltide.auditing.reading import read_new_table
 from labeltide.tables.features import encoder_from_json, fill_forward
+from labeltide.tables.roles import Request
+from labeltide_bench.tables import read_audit_table
 
 
 def read(n=6, **columns):
@@ -69,9 +71,7 @@ def test_values_that_were_not_there_in_training_are_named_in_a_warning():
     audit = read(where=["bed", "sofa", None, "bed", "floor", "sofa"])
     table = pa.table({"where": ["bed", "roof", None, "yard", "floor", "roof"], "time": range(6)})
     with pytest.warns(UserWarning, match="'where' holds values that were not there in training: 'roof' and 'yard'"):
-        again = read_new_table(
-            table, encoders=audit.encoders, class_names=audit.class_names, window=audit.window, time="time"
-        )
+        again = read_new_table(table, audit.encoders, audit.class_names, audit.window, Request(time="time"))
     assert feature(again, "where=bed").tolist()[0] == 1
 
 

@@ -7,7 +7,7 @@ import datetime
 import numpy as np
 import pyarrow as pa
 
-from labeltide.auditing.reading import read_audit_table
+from labeltide_bench.tables import read_audit_table
 
 START = datetime.datetime(2026, 11, 15, 8)
 

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from labeltide.auditing.reading import read_audit_table
 from labeltide.tables import columns as intake
 from labeltide.tables.columns import Column, load_columns, load_table, open_table
+from labeltide_bench.tables import read_audit_table
 
 STUDY = {"person": ["a", "b"] * 4, "time": [0, 0, 1, 1, 2, 2, 3, 3], "label": ["x", "y"] * 4, "v": [0.5, 1, 2, 3] * 2}
 

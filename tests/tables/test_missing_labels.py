@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import labeltide as lt
-from labeltide.auditing.reading import read_audit_table
+from labeltide_bench.tables import read_audit_table
 
 
 def table(labels, **columns):

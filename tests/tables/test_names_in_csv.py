@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 import labeltide as lt
-from labeltide.auditing.reading import open_all, read_audit_steps, read_audit_table
+from labeltide.auditing.reading import open_all, read_audit_steps
 from labeltide.auditing.sampling import find_roles
 from labeltide.recordings.recordings import find_files
 from labeltide.tables.files import open_file, open_files
 from labeltide.tables.roles import Reading, Request
 from labeltide.tables.tidy import name_files
+from labeltide_bench.tables import read_audit_table
 
 ROLES = {"sequence": "person", "time": "minute", "label": "label", "features": "signal"}
 CASES = [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from auditing.lines import lines_of
-from labeltide.auditing.reading import read_audit_table
 from labeltide.tables.roles import Reading
+from labeltide_bench.tables import read_audit_table
 
 HERE = Path(__file__).parent / "people"
 

@@ -12,15 +12,9 @@ import numpy as np
 import torch
 
 from labeltide._validation import UnanswerableError
-from labeltide.auditing.options import ALL, USUAL, AuditOptions, Pace
+from labeltide.auditing.options import ALL, USUAL, AuditOptions
 from labeltide.auditing.reading import AuditInput
-from labeltide.chain.passes import (
-    INFERENCE_STEPS,
-    TEST_STEPS,
-    TrainingEvidence,
-    thin_evidence,
-    thin_for_tests,
-)
+from labeltide.chain.passes import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, thin_evidence, thin_for_tests
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators.fleet import as_array
 from labeltide.estimators.planted import PlantedErrors, plant_errors
@@ -55,22 +49,27 @@ class TableSize(NamedTuple):
     labels: int
 
 
-def most_windows(size: TableSize, pace: Pace = USUAL, train_on: float | None = None) -> int:
+def most_windows(size: TableSize, pace: float = USUAL, train_on: float | None = None) -> int:
     """How many windows of a table are learned from at most: the usual number, or those with so many labels."""
     if train_on is not None:
         wanted = min(train_on * size.windows / max(size.labels, 1), size.windows)
         return min(size.windows, max(2, math.ceil(wanted)))
-    return max(2, int(TRAINING_STEPS * pace.training * patience(size.steps)) // size.window)
+    return max(2, int(TRAINING_STEPS * pace * patience(size.steps)) // size.window)
 
 
-def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: float | None = None) -> np.ndarray:
-    """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
-    labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
+def check_labelled(labelled: np.ndarray) -> None:
+    """Refuse fewer than two windows with labels."""
     if labelled.sum() < 2:
         raise UnanswerableError(
             "An audit judges each stretch of labels by the others, so it needs labels in at least two sequences or "
             f"windows. Got {int(labelled.sum())}. Choose a shorter window (--window STEPS), or provide more data."
         )
+
+
+def choose_windows(table: AuditInput, seed: int, pace: float = USUAL, train_on: float | None = None) -> np.ndarray:
+    """The windows to learn from, in order: all, or a random sample of those with labels that holds every class."""
+    labelled = np.asarray((table.fit_labels >= 0).any((1, 2)))
+    check_labelled(labelled)
     size = TableSize(table.n_all_steps, len(table.index), table.index.shape[1], int((table.fit_labels >= 0).sum()))
     most = most_windows(size, pace, train_on)
     if len(labelled) <= most:
@@ -81,12 +80,12 @@ def choose_windows(table: AuditInput, seed: int, pace: Pace = USUAL, train_on: f
     return np.unique(np.concatenate([chosen, *rare]))
 
 
-def choose_epochs(table: AuditInput, windows: np.ndarray, pace: Pace = USUAL) -> int:
+def choose_epochs(table: AuditInput, windows: np.ndarray, pace: float = USUAL) -> int:
     """The usual number of epochs, or fewer where each is long."""
     steps = len(windows) * table.fit_labels.shape[1]
     return min(
-        round(EPOCHS * pace.epochs),
-        max(MIN_EPOCHS, int(UPDATES * pace.training * patience(table.n_all_steps)) // steps),
+        round(EPOCHS * pace),
+        max(MIN_EPOCHS, int(UPDATES * pace * patience(table.n_all_steps)) // steps),
     )
 
 
@@ -129,7 +128,7 @@ def plant(
     estimator: TideClassifier, table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions
 ) -> tuple[PlantedErrors, ...]:
     """What is found of errors that are planted in the windows that were learned from; nothing in a fast audit."""
-    if options.pace.is_fast or estimator.fold_model_ is None:
+    if options.fast or estimator.fold_model_ is None:
         return ()
     features, labels, inputs, _ = _inputs(table, windows, clusters)
     with warnings.catch_warnings():
@@ -195,7 +194,7 @@ def infer(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         for stage, (title, (thin, steps, results)) in enumerate(stages.items()):
-            most = int(steps * options.pace.inference * patience(table.n_all_steps))
+            most = int(steps * options.pace * patience(table.n_all_steps))
             thinned = estimator._twin(training=thin(estimator.training_, options.seed, most))
             messages += _describe_sizes(title, thinned.training_, estimator.training_)
             for number, name in enumerate(results, 1):
@@ -282,10 +281,7 @@ def written(train_on: float | None) -> int | str | None:
 
 
 def check_training_memory(
-    wanted: tuple[int, int],
-    labels: int,
-    *sizes: *tuple[int, int, int],
-    free: Callable[[], float] = free_bytes,
+    wanted: tuple[int, int], labels: int, *sizes: *tuple[int, int, int], free: Callable[[], float] = free_bytes
 ) -> None:
     """Refuse to learn from more than fits into memory.
 
@@ -317,12 +313,12 @@ NEWTON = 2e-5  # seconds for a Newton step of one annotator and class
 JUDGING = 4e-6  # seconds for a row
 
 
-def expected_seconds(table: AuditInput, windows: np.ndarray, epochs: int, pace: Pace) -> dict[str, float]:
+def expected_seconds(table: AuditInput, windows: np.ndarray, epochs: int, pace: float) -> dict[str, float]:
     """Seconds of each stage after reading."""
     steps, classes = len(windows) * table.index.shape[1], len(table.class_names)
     annotators = len(table.annotator_names or ()) or 1
     a_pass = PASS * annotators + PASS_OF_CLASSES * classes**2
-    limits = [int(most * pace.inference * patience(table.n_all_steps)) for most in (INFERENCE_STEPS, TEST_STEPS)]
+    limits = [int(most * pace * patience(table.n_all_steps)) for most in (INFERENCE_STEPS, TEST_STEPS)]
     bands, tests = (min(steps, most) for most in limits)
     newton = NEWTON * annotators * classes
     training = TRAINING + TRAINING_OF_FEATURE * table.features.shape[-1]

@@ -42,8 +42,6 @@ from labeltide.inference.audit import (
     is_misaligned,
     run_lengths,
 )
-from labeltide.inference.audit import in_fixed_point as in_fixed_point
-from labeltide.inference.audit import small_softmax as small_softmax
 from labeltide.inference.conclusion import Support, explain, find_support
 from labeltide.kernels.library import kernel_threads, torch_on_one_thread
 
@@ -67,13 +65,12 @@ class JudgeJob:
         """Whether a chunk has been judged."""
         return number in self.held if self.folder is None else _part_path(self.folder, number).exists()
 
-    def keep_part(self, number: int, lines: pa.Table | bytes) -> None:
-        """Keep the judged lines of a chunk, or their file as bytes."""
+    def keep_part(self, number: int, lines: pa.Table) -> None:
+        """Keep the judged lines of a chunk."""
         if self.folder is None:
-            self.held[number] = ipc.open_file(lines).read_all() if isinstance(lines, bytes) else lines
-            return
-        content = lines if isinstance(lines, bytes) else partial(_write_part, lines)
-        write_atomically(_part_path(self.folder, number), content)
+            self.held[number] = lines
+        else:
+            write_atomically(_part_path(self.folder, number), partial(_write_part, lines))
 
     def read_part(self, number: int, columns: list[str] | None = None) -> pa.Table:
         """The judged lines of a chunk, some columns or all."""
@@ -109,8 +106,8 @@ def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
             on_rows(done)
         return
     # A copy, because torch moves tensors that are sent to a process to shared memory, away from arrays on them.
-    for index, content in engine.run(_judge_to_bytes, copy.deepcopy(job), left):
-        job.keep_part(left[index], content)
+    for index, lines in engine.run(_judge_chunk, copy.deepcopy(job), left):
+        job.keep_part(left[index], lines)
         done += int(rows[left[index]])
         on_rows(done)
 
@@ -118,13 +115,6 @@ def judge_all(job: JudgeJob, on_rows: Callable[[int], None]) -> None:
 def _judge_chunk(job: JudgeJob, number: int) -> pa.Table:
     with torch_on_one_thread():
         return judge_lines(job, *job.table.read(job.table.chunks[number]))
-
-
-def _judge_to_bytes(job: JudgeJob, number: int) -> bytes:
-    """The judged lines of a chunk as its file holds them."""
-    sink = pa.BufferOutputStream()
-    _write_part(_judge_chunk(job, number), sink)
-    return bytes(sink.getvalue())
 
 
 def _part_path(folder: Path, number: int) -> Path:
@@ -180,9 +170,8 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     return pa.table(columns)
 
 
-def _write_part(table: pa.Table, sink: Path | pa.NativeFile) -> None:
-    options = ipc.IpcWriteOptions(compression="lz4")
-    with ipc.new_file(str(sink) if isinstance(sink, Path) else sink, table.schema, options=options) as writer:
+def _write_part(table: pa.Table, path: Path) -> None:
+    with ipc.new_file(str(path), table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table.combine_chunks())
 
 

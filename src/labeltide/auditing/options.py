@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from labeltide import _validation
 
@@ -50,10 +50,10 @@ class AuditOptions:
     features: Names | OwnFeatures = _option(
         None, "The columns to use as features, separated by commas; by default all others."
     )
-    probabilities: Names | Path = _option(
+    probabilities: Names = _option(
         None,
-        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas, or a file that "
-        "has them row by row: no network is trained.",
+        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas: no network is "
+        "trained.",
     )
     annotator: str | None = _option(None, "The column that names who labelled a row.")
     clock: Names = _option(
@@ -151,8 +151,8 @@ class AuditOptions:
         return None if self.out is None else Path(self.out)
 
     @property
-    def pace(self) -> Pace:
-        """How much work is done."""
+    def pace(self) -> float:
+        """The share of the usual work that is done."""
         return FAST if self.fast else USUAL
 
     @property
@@ -211,16 +211,8 @@ def default_folder(table: str | Path) -> Path:
     """The folder for the results of a table where none is named: its name without the ending, and "-audit"."""
     from labeltide.tables.files import FORMATS, address_path
 
-    endings = (
-        ".gz",
-        *(end for each in FORMATS for end in each.extensions),
-        ".txt",
-        ".pq",
-        ".edf",
-        ".bdf",
-        ".hea",
-        ".fif",
-    )
+    known = [end for each in FORMATS for end in each.extensions]
+    endings = (".gz", *known, ".txt", ".pq", ".edf", ".bdf", ".hea", ".fif")
     parts = [part for part in re.split(r"[/\\]", address_path(table)) if part and not re.search(r"[*?\[]", part)]
     name = table_name = parts[-1] if parts else "table"
     for ending in endings:
@@ -238,28 +230,19 @@ def default_folder(table: str | Path) -> Path:
     return folder
 
 
-class Pace(NamedTuple):
-    """Shares of the usual limits of an audit (`fitting.py`)."""
-
-    epochs: float = 1.0  # of each network
-    training: float = 1.0  # of the steps to learn from, and of those that a network sees over all epochs
-    inference: float = 1.0  # of the steps from which bands, checks and tests are computed
-    is_fast: bool = False
+# Shares of the usual limits of an audit (`fitting.py`): epochs, windows to learn from, and windows of bands and tests.
+USUAL, FAST = 1.0, 1 / 4
 
 
-USUAL = Pace()
-FAST = Pace(epochs=1 / 4, training=1 / 4, inference=1 / 4, is_fast=True)
-
-
-def say_pace(pace: Pace, train_on: float | None = None) -> list[str]:
+def say_pace(pace: float, train_on: float | None = None) -> list[str]:
     """What a fast audit leaves out, as a sentence; nothing for a usual one. `train_on` labels were asked for."""
-    if not pace.is_fast:
+    if pace == USUAL:
         return []
     from labeltide.auditing.page.format import percent
 
-    fewer = f" and from at most {percent(pace.training)} of the usual windows" if train_on is None else ""
+    fewer = f" and from at most {percent(pace)} of the usual windows" if train_on is None else ""
     return [
-        f"This is a fast audit: networks are trained for {percent(pace.epochs)} of the usual epochs{fewer}; bands, "
-        f"checks and tests rest on at most {percent(pace.inference)} of the usual windows. Intervals are wider and "
+        f"This is a fast audit: networks are trained for {percent(pace)} of the usual epochs{fewer}; bands, "
+        f"checks and tests rest on at most {percent(pace)} of the usual windows. Intervals are wider and "
         "tests weaker than in a full audit, and fewer labels may be named."
     ]

@@ -34,8 +34,6 @@ from labeltide.tables.tidy import TableCounts, choose_tidying, name_files
 from labeltide.tables.windows import ClockInfo
 from labeltide.tables.words import quoted
 
-__all__ = ["check_file", "find_folder", "predict_table", "write_predictions"]
-
 NEEDED = ("encoders", "table.columns", "table.classes", "settings.window")  # of audit.json
 
 
@@ -114,25 +112,26 @@ def predict_to_file(
 
 
 def _predict_in_memory(
-    predictor: Predictor,
-    audit: dict[str, Any],
-    table: Any,
-    sequence: str | None,
-    time: str | None,
-    timezone: str | None,
+    predictor: Predictor, audit: dict[str, Any], table: Any, sequence: str | None, time: str | None, zone: str | None
 ) -> pa.Table:
     source = read_unlabelled(table, audit["recordings"]) if audit.get("recordings") else choose_source(table)
     opened = open_table(open_all(source) if isinstance(source, FileSet) else source)
     request = _columns(audit, opened.names, sequence, time)
-    known = {"encoders": predictor.encoders, "class_names": audit["table"]["classes"], "window": predictor.window}
-    read = read_new_table(opened, **known, sequence=request.sequence, time=request.time, timezone=timezone)
+    classes = audit["table"]["classes"]
+    read = read_new_table(opened, predictor.encoders, classes, predictor.window, request, zone)
     with torch_on_one_thread():
         return _predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
 
 
 def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
     """The model of an audit, and its numbers."""
-    folder = find_folder(Path(model))
+    near = (Path(model), *Path(model).parents[:2])
+    folder = next((each for each in near if (each / AUDIT).is_file() and (each / MODEL / MODEL_FILE).is_file()), None)
+    if folder is None:
+        raise ValueError(
+            f"The model must be the folder of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. "
+            f"Got {str(model)!r}."
+        )
     audit = load_audit_json(folder, NEEDED)
     estimator = load(folder / MODEL / MODEL_FILE)
     encoders = tuple(encoder_from_json(fields) for fields in audit["encoders"])
@@ -154,16 +153,6 @@ def _columns(audit: dict[str, Any], there: list[str], sequence: str | None, time
     parts = (trained.get("sequence") or "").split(",")
     known = trained["sequence"] if trained.get("sequence") and all(part in there for part in parts) else None
     return Request(sequence or known, time or (trained["time"] if trained.get("time") in there else None))
-
-
-def find_folder(model: Path) -> Path:
-    """The folder of the audit to which a model belongs."""
-    for folder in (model, model.parent, model.parent.parent):
-        if (folder / AUDIT).is_file() and (folder / MODEL / MODEL_FILE).is_file():
-            return folder
-    raise ValueError(
-        f"The model must be the folder of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(model)!r}."
-    )
 
 
 def write_predictions(predictions: pa.Table, path: Path) -> Path:

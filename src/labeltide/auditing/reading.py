@@ -15,7 +15,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.tables.columns import OpenTable, Steps, load_columns, load_table, open_table
 from labeltide.tables.features import Encoder, Features, apply_encoders, encode_features, encode_probabilities
 from labeltide.tables.files import FileSet, csv_batches, format_of, is_address, open_files
-from labeltide.tables.roles import Labels, Names, Reading, Request, RoleColumns, find_columns
+from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
 from labeltide.tables.rows import TableRows, describe_trusted, find_rows, keep_rows, read_table_labels, read_trusted
 from labeltide.tables.tidy import (
     ColumnOverview,
@@ -126,22 +126,6 @@ def audit_window(counts: np.ndarray) -> int:
     return shorter if shorter < lengths.max() else usual
 
 
-def read_audit_table(
-    table: Any,
-    *,
-    window: int | None = None,
-    drop_bad_rows: bool = False,
-    timezone: str | None = None,
-    missing: Labels = None,
-    **columns: Any,
-) -> AuditInput:
-    """Read a table with one row per step, or per step and annotator, in any order of rows.
-
-    Options and `columns` (sequence, time, label, features, annotator, clock, trusted) are those of `labeltide.audit`.
-    """
-    return read_audit_steps(table, Request(**columns), Reading(drop_bad_rows, timezone, missing)).cut(window)
-
-
 def read_audit_steps(
     table: Any,
     request: Request,
@@ -210,22 +194,16 @@ def say_blank(counts: TableCounts, columns: RoleColumns) -> list[str]:
 
 def read_new_table(
     table: Any,
-    *,
     encoders: Sequence[Encoder],
     class_names: Sequence[str],
     window: int,
-    sequence: Names = None,
-    time: str | None = None,
-    annotator: str | None = None,
+    request: Request = Request(),  # noqa: B008  (frozen)
     timezone: str | None = None,
 ) -> AuditInput:
-    """Read another table as a trained model knows it: the same features, no labels, the position as clock.
-
-    `encoders`, `class_names` and `window` are those of the `AuditInput` on which the model was trained.
-    """
+    """Read another table as a trained model knows it: the same features, no labels, the position as clock."""
     opened = open_table(table)
     loaded = load_table(opened)
-    columns = find_columns(loaded, Request(sequence, time, annotator=annotator), labelled=False)
+    columns = find_columns(loaded, request, labelled=False)
     loaded = name_table(loaded, opened.written, columns)
     numbers = [encoder.column for encoder in encoders if not encoder.levels]
     loaded = read_decimal_commas(loaded, [*numbers, *([columns.time] if columns.time else [])])

@@ -9,6 +9,7 @@ import json
 import os
 import reprlib
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors.torch
 import torch
 from rich.console import Console
@@ -168,16 +168,12 @@ def load_tide(path: Path) -> TideClassifier:
     return estimator
 
 
-DATA = ("labels", "mask", "points", "evidence", "future_evidence", "trusted", "jumps", "trained_with")
-OTHERS = ("folds", "clusters", "shares")
-
-
 def write_evidence(path: Path, training: TrainingEvidence) -> None:
     """Write labels, evidence and chain of a fit, whole or not at all."""
-    found = {f"data.{name}": getattr(training.data, name) for name in DATA}
-    found |= {f"chain.{name}": getattr(training.parameters, name) for name in ChainParameters._fields}
-    found |= {name: getattr(training, name) for name in OTHERS} | {"grid": torch.from_numpy(training.grid)}
-    tensors = {name: tensor.contiguous() for name, tensor in sorted(found.items()) if tensor is not None}
+    found = {f"data.{name}": value for name, value in vars(training.data).items()}
+    found |= {f"chain.{name}": value for name, value in training.parameters._asdict().items()}
+    found |= training._asdict() | {"grid": torch.from_numpy(training.grid)}
+    tensors = {name: each.contiguous() for name, each in sorted(found.items()) if isinstance(each, torch.Tensor)}
     about = {
         "digest": fingerprint(*tensors.values()),
         "n_points": training.data.n_points,
@@ -198,80 +194,64 @@ def read_evidence(path: Path) -> TrainingEvidence:
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
         if about["digest"] != fingerprint(*tensors.values()):
             raise ValueError("its content has changed")
-        training = _restore(about, tensors)
-        _check(training)
-        return training
+        _check(about, tensors)
+        parts: dict[str, dict[str, Any]] = {"data": {"points": None}, "chain": {}, "": {}}
+        for name, tensor in tensors.items():
+            part, _, own = name.rpartition(".")
+            parts[part][own] = tensor
+        sizes = {name: about[name] for name in ("n_points", "n_classes")}
+        return TrainingEvidence(
+            ChainData(**parts["data"], **sizes, gaps=tuple(about["gaps"])),
+            ChainParameters(**parts["chain"]),
+            **parts[""] | {"grid": tensors["grid"].numpy()},
+            period=tuple(about["period"]) if isinstance(about["period"], list) else about["period"],
+            families=tuple(WeightedFamily(*family) for family in about["families"]),
+        )
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"The saved work {path} cannot be read ({error}). Leave out --resume to start over.") from None
 
 
-def _restore(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> TrainingEvidence:
-    by_name: dict[str, Any] = {name: tensors.get(f"data.{name}") for name in DATA}
-    gaps, sizes = tuple(about["gaps"]), {name: about[name] for name in ("n_points", "n_classes")}
-    period = tuple(about["period"]) if isinstance(about["period"], list) else about["period"]
-    chain: list[Any] = [tensors.get(f"chain.{name}") for name in ChainParameters._fields]
-    return TrainingEvidence(
-        ChainData(**by_name, **sizes, gaps=gaps),
-        ChainParameters(*chain),
-        tensors["folds"],
-        tensors["grid"].numpy(),
-        clusters=tensors.get("clusters"),
-        shares=tensors.get("shares"),
-        period=period,
-        families=tuple(WeightedFamily(*family) for family in about["families"]),
-    )
-
-
-def _check(training: TrainingEvidence) -> None:
+def _check(about: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Refuse numbers that the kernels must not meet: a digest says that a file is whole, not that it is sound."""
-    data, chain, grid = training.data, training.parameters, training.grid
-    needed = ((data.labels, 4), (data.mask, 2), (data.evidence, 4), (chain.start, 2), (chain.transition, 3))
-    for tensor, axes in (*needed, (chain.power, 1), (chain.matrices, 5)):
-        if tensor is None or tensor.ndim != axes:
-            raise ValueError("one of its tensors is missing or has another number of axes")
-    if grid.ndim not in (1, 2):
-        raise ValueError("its grid must have one or two axes")
-    classes, points, gaps = data.n_classes, data.n_points, data.gaps
+    classes, points, gaps, grid = about["n_classes"], about["n_points"], about["gaps"], tensors["grid"]
     _validation.check_number("n_classes", classes, 2, _validation.MAX_CLASSES, whole=True)
-    _validation.check_number("n_points", points, 1, grid.shape[0], whole=True)
-    if gaps[:1] != (1,) or not all(type(gap) is int and 1 <= gap < 2**31 for gap in gaps):
+    _validation.check_number("n_points", points, 1, whole=True)
+    if gaps[:1] != [1] or not all(type(gap) is int and 1 <= gap < 2**31 for gap in gaps):
         raise ValueError("its gaps must be whole numbers from 1")
-    (n, steps), people, n_matrices = data.mask.shape, data.labels.shape[3], chain.matrices.shape[1]
-    whole: dict[str, tuple[torch.Tensor | None, tuple[int, ...], torch.dtype, int, int]] = {
-        "labels": (data.labels, (1, n, steps, people), torch.int8, -1, classes - 1),
-        "mask": (data.mask, (n, steps), torch.bool, 0, 1),
-        "points": (data.points, (n, steps), torch.int64, 0, points - 1),
-        "trusted": (data.trusted, (n, steps), torch.int8, -1, classes - 1),
-        "jumps": (data.jumps, (n, steps), torch.int8, 0, len(gaps) - 1),
-        "folds": (training.folds, (1, n), torch.int64, 0, n),
-        "clusters": (training.clusters, (n,), torch.int64, -1, 2**53),
+    (_, n, steps, people), (_, n_matrices, *_) = tensors["data.labels"].shape, tensors["chain.matrices"].shape
+    axes, most = (n, steps), sys.float_info.max
+    sound: dict[str, tuple[tuple[int, ...], torch.dtype, float, float]] = {  # shape, type, least and largest number
+        "data.labels": ((1, *axes, people), torch.int8, -1, classes - 1),
+        "data.mask": (axes, torch.bool, 0, 1),
+        "data.points": (axes, torch.int64, 0, points - 1),
+        "data.evidence": ((1, *axes, classes), torch.float32, -torch.inf, most),
+        "data.future_evidence": ((1, *axes, classes), torch.float32, -torch.inf, most),
+        "data.trusted": (axes, torch.int8, -1, classes - 1),
+        "data.jumps": (axes, torch.int8, 0, len(gaps) - 1),
+        "data.trained_with": ((1,), torch.float32, -torch.inf, most),
+        "chain.start": ((1, classes), torch.float32, 0, most),
+        "chain.transition": ((1, classes, classes), torch.float32, 0, most),
+        "chain.power": ((1,), torch.float32, -torch.inf, most),
+        "chain.matrices": ((1, n_matrices, points, classes, classes), torch.float32, 0, most),
+        "chain.bursts": ((1,), torch.float32, -torch.inf, most),
+        "folds": ((1, n), torch.int64, 0, n),
+        "grid": ((points, *grid.shape[1:2]), torch.float64, -torch.inf, torch.inf),
+        "clusters": ((n,), torch.int64, -1, 2**53),
+        "shares": ((people,), torch.float64, -torch.inf, most),
     }
-    real: dict[str, tuple[torch.Tensor | None, tuple[int, ...], torch.dtype]] = {
-        "evidence": (data.evidence, (1, n, steps, classes), torch.float32),
-        "future_evidence": (data.future_evidence, (1, n, steps, classes), torch.float32),
-        "power": (chain.power, (1,), torch.float32),
-        "bursts": (chain.bursts, (1,), torch.float32),
-        "shares": (training.shares, (people,), torch.float64),
-        "start": (chain.start, (1, classes), torch.float32),
-        "transition": (chain.transition, (1, classes, classes), torch.float32),
-        "matrices": (chain.matrices, (1, n_matrices, points, classes, classes), torch.float32),
-    }
-    for name, (part, shape, dtype, *limits) in (whole | real).items():
-        if part is None:
-            continue
-        if tuple(part.shape) != shape or part.dtype != dtype:
+    for name, tensor in tensors.items():
+        shape, dtype, low, high = sound[name]
+        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
             raise ValueError(f"its {name} must have shape {shape} and type {dtype}")
-        if limits and part.numel() and not limits[0] <= int(part.min()) <= int(part.max()) <= limits[1]:
-            raise ValueError(f"its {name} must be from {limits[0]} to {limits[1]}")
-        if not limits and (part.isnan().any() or (part == torch.inf).any()):
-            raise ValueError(f"its {name} must be finite")
-    if n_matrices not in (1, people) or len(grid) != points:
+        if tensor.numel() and not low <= tensor.min().item() <= tensor.max().item() <= high:
+            raise ValueError(f"its {name} must hold numbers from {low} to {high}")
+    if n_matrices not in (1, people) or ("data.points" not in tensors and steps > points):
         raise ValueError("its parts do not fit each other")
-    for tensor in (chain.start, chain.transition, chain.matrices):
-        if not (tensor >= 0).all() or not ((tensor.sum(-1) - 1).abs() < 1e-3).all():
+    if "data.evidence" not in tensors:
+        raise ValueError("its evidence is missing")
+    for name in ("chain.start", "chain.transition", "chain.matrices"):
+        if not ((tensors[name].sum(-1) - 1).abs() < 1e-3).all():
             raise ValueError("its chain must be made of probabilities")
-    if np.isnan(grid).any() or (data.points is None and steps > points):
-        raise ValueError("its grid must have a point for every step")
 
 
 # Bytes on disk for each label, measured on simulated studies with seven features: judged parts, and the two tables of
@@ -281,13 +261,9 @@ SORT_BYTES = 160  # of a row that DuckDB sorts: its copy in order, and its tempo
 GIGABYTE = 1e9
 
 
-def disk_needed(files: FileSet, copies: bool) -> float:
-    """The bytes on disk that an audit needs while it runs."""
-    return files.n_rows * float((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES)
-
-
-def say_disk(needed: float, folder: Path) -> str:
-    """A sentence on the disk needed; too little of it is an error."""
+def say_disk(files: FileSet, copies: bool, folder: Path) -> str:
+    """A sentence on the disk that an audit needs while it runs; too little of it is an error."""
+    needed = files.n_rows * float((SORT_BYTES if copies else 0) + PART_BYTES + RESULT_BYTES)
     disk = next(each for each in (folder, *folder.parents) if each.exists())
     free = shutil.disk_usage(disk).free
     amounts = (

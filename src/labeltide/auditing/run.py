@@ -39,27 +39,13 @@ from labeltide.auditing.findings import (
     say_limits,
 )
 from labeltide.auditing.fitting import check_memory, check_training_memory, expected_seconds
-from labeltide.auditing.judging import (
-    QUALITY,
-    SUPPORT,
-    JudgeJob,
-    find_flags,
-    judge_all,
-    judge_sample,
-    make_scorer,
-)
+from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, judge_all, judge_sample, make_scorer
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import (
-    AuditInput,
-    audit_window,
-    check_features,
-    choose_source,
-    read_audit_steps,
-)
+from labeltide.auditing.reading import AuditInput, audit_window, check_features, choose_source, read_audit_steps
 from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
-from labeltide.auditing.resume import Stages, UnfinishedAudit, disk_needed, say_disk, show_stages, unfinished_work
+from labeltide.auditing.resume import Stages, UnfinishedAudit, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
@@ -71,33 +57,11 @@ from labeltide.inference.checks import doubtful_classes
 from labeltide.inference.conclusion import Diagnostic, conclude
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
-from labeltide.tables.columns import as_frame, frame_index, load_table, open_table
+from labeltide.tables.columns import as_frame, frame_index
 from labeltide.tables.files import FileSet, UnreadableFileError
-from labeltide.tables.words import quoted
 from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
-
-
-def correct_frame(frame: Any, lines: pa.Table, described: dict[str, Any]) -> Any:
-    """See `TableAudit.corrected`."""
-    try:
-        table = nw.from_native(frame, eager_only=True)
-    except TypeError:
-        kind = type(frame).__name__
-        raise ValueError(f"corrected needs the audited frame, of pandas, polars or Arrow. Got {kind}.") from None
-    if len(table) != described["rows"]:
-        raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
-    columns, names = described["columns"], described["annotators"]
-    parts = {columns["label"]: lines}  # the audited lines of every label column: one, or one for each annotator
-    if columns.get("annotator") is None and names:
-        annotators = np.asarray(lines["annotator"].to_pylist(), dtype=object)
-        parts = {name: lines.filter(pa.array(annotators == name)) for name in names}
-    for column, part in parts.items():
-        if column not in table.columns:
-            raise ValueError(f"The frame must be the audited one, with the label column {column!r}.")
-        table = table.with_columns(_corrected_column(table[column], part))
-    return table.to_native()
 
 
 def _corrected_column(values: Any, lines: pa.Table) -> Any:
@@ -189,7 +153,24 @@ class TableAudit(ShortRepr):
         frame : pandas, polars or Arrow
             The table that was audited, in the same order of rows.
         """
-        return correct_frame(frame, self.labels, self.summary["table"])
+        described = self.summary["table"]
+        try:
+            table = nw.from_native(frame, eager_only=True)
+        except TypeError:
+            kind = type(frame).__name__
+            raise ValueError(f"corrected needs the audited frame, of pandas, polars or Arrow. Got {kind}.") from None
+        if len(table) != described["rows"]:
+            raise ValueError(f"The frame must be the audited one, with {described['rows']} rows. Got {len(table)}.")
+        columns, names = described["columns"], described["annotators"]
+        parts = {columns["label"]: self.labels}  # lines of every label column: one, or one for each annotator
+        if columns.get("annotator") is None and names:
+            annotators = np.asarray(self.labels["annotator"].to_pylist(), dtype=object)
+            parts = {name: self.labels.filter(pa.array(annotators == name)) for name in names}
+        for column, part in parts.items():
+            if column not in table.columns:
+                raise ValueError(f"The frame must be the audited one, with the label column {column!r}.")
+            table = table.with_columns(_corrected_column(table[column], part))
+        return table.to_native()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the share of wrong labels over the first clock, with its 95 % band."""
@@ -250,92 +231,82 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
     ):
         # Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk.
         baseline = None if options.baseline is None else open_results(Path(options.baseline), in_memory=True)
-        table, options = join_probabilities(table, options)
         source = table if is_recording(table, options.recordings.labels) else choose_source(table)
-        read = _read_in_parts if isinstance(source, FileSet) else _read_in_memory
         try:
-            return _audit(table, read(table, source, options, kept, stages), kept, stages, baseline)
+            return _audit(table, _read(table, source, options, kept, stages), kept, stages, baseline)
         except UnreadableFileError as error:
             raise ValueError(
                 f"{error} Finished work is kept: the same audit with resume (--resume) continues."
             ) from None
 
 
-def join_probabilities(table: Any, options: AuditOptions) -> tuple[Any, AuditOptions]:
-    """The table with the columns of a file of probabilities, where they are in one."""
-    given = options.probabilities
-    if not isinstance(given, str | Path) or not Path(given).is_file():
-        return table, options
-    if isinstance(choose_source(table), FileSet):
-        raise ValueError("Of a table that is read in parts, probabilities must be columns of the table.")
-    whole, more = load_table(open_table(table)), load_table(open_table(given))
-    if len(whole) != len(more):
-        raise ValueError(f"Probabilities must have the {len(whole)} rows of the table. Got {len(more)}.")
-    if shared := set(whole.column_names) & set(more.column_names):
-        raise ValueError(
-            f"Columns of probabilities must have names of their own. The table has {quoted(sorted(shared))}, too."
-        )
-    for name in more.column_names:
-        whole = whole.append_column(name, more[name])
-    return whole.replace_schema_metadata({"name": Path(str(table)).name}), replace(
-        options, probabilities=more.column_names
-    )
-
-
 class Study(NamedTuple):
-    """What an audit judges and learns from.
-
-    Attributes
-    ----------
-    table : all labels, chunk by chunk
-    sample : windows with every decision; all of a table in memory
-    learned, windows : the arrays that a fit takes, and which of their windows
-    n_windows : of the whole table
-    about, recordings : parts of audit.json, `table` and `recordings`
-    """
+    """What an audit judges and learns from."""
 
     options: AuditOptions
-    table: Layout | MemoryTable
-    sample: AuditInput
-    learned: AuditInput
-    windows: np.ndarray
-    n_windows: int
-    about: dict[str, Any]
-    clusters: np.ndarray
+    table: Layout | MemoryTable  # all labels, chunk by chunk
+    sample: AuditInput  # windows with every decision; all of a table in memory
+    learned: AuditInput  # the arrays that a fit takes, with labels at the time they belong to
+    windows: np.ndarray  # which of their windows
+    n_windows: int  # of the whole table
+    about: dict[str, Any]  # the part `table` of audit.json
+    clusters: np.ndarray  # the recording of each sequence, which copies share
     checks: tuple[Diagnostic, ...]
     shifts: TableShifts
-    recordings: dict[str, Any] | None = None
+    recordings: dict[str, Any] | None  # the part `recordings`
 
 
-def _read_in_memory(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
+def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
+    """Read the table in memory or in parts, find labels that are late, and check what is there to learn from."""
+    in_parts, work, recordings, said = isinstance(source, FileSet), options.checkpoint, None, list[str]()
+    whole: Layout | MemoryTable
+    if in_parts:
+        if work is None:
+            raise ValueError(
+                f"A table of {source.n_rows:,} rows is read in parts, so its results must be written to a folder. Name "
+                "one with out."
+            )
+        stages.expect({name: source.n_rows * seconds for name, seconds in SECONDS.items()})
+        kept.begin(options.settings(fingerprint(*source.paths, *source.sizes)), options.resume)
     with stages.stage("read"):
-        laid, columns, recordings = lay_out(source, options.recordings, options.columns)
-        if options.probabilities is None:
-            options = replace(options, **{**vars(columns), "probabilities": None})
-        recorded = _read(laid, options)
-        read = leave_out_rare_classes(recorded)
-        shifts = find_table_shifts(read)
-        read = shifts.apply(read)
-        about = describe_table(table, read, recordings.messages)
+        if in_parts and work is not None:
+            stages.say(say_disk(source, needs_copy(source), work))
+            whole, sample, n_windows = read_large_table(table, source, options, stages)
+            windows, n_rows = np.arange(len(sample.lengths)), source.n_rows
+        else:
+            laid, columns, found = lay_out(source, options.recordings, options.columns)
+            if options.probabilities is None:
+                options = replace(options, **{**vars(columns), "probabilities": None})
+            recorded = _read_input(laid, options)
+            sample, said, recordings = leave_out_rare_classes(recorded), found.messages, found.described
+            whole = MemoryTable(recorded, ~np.isin(recorded.class_names, sample.class_names))
+            n_windows, n_rows = len(sample.index), whole.n_rows
+        sizes = {"rows": n_rows, "sequences": len(whole.sequence_names), "labels": whole.n_labels}
+        about = {**describe_table(table, sample, said), **sizes}
         stages.say(reading_text(about))
-        check_memory(read)
-        windows = fitting.choose_windows(read, options.seed, options.pace, options.n_train)
-        if options.train_on is not None:
-            labels = int((read.fit_labels[windows] >= 0).sum())
-            sizes = read.features.shape[2], len(read.class_names), read.labels.shape[2]
-            check_training_memory((len(windows), read.index.shape[1]), labels, *sizes)
-        clusters, checks = _check(read, read, options)
-        rare = ~np.isin(recorded.class_names, read.class_names)
-    # By these an audit that goes on knows that the table has not changed.
-    arrays = read.features, read.labels, read.clock, read.lengths, read.trusted, read.gaps, read.groups
-    kept.begin(options.settings(fingerprint(*arrays)), options.resume)
-    memory, n_windows = MemoryTable(recorded, rare), len(read.index)
-    about = {**about, "shifts": shifts.described}
-    learned, described = _moved(read), recordings.described
-    return Study(options, memory, read, learned, windows, n_windows, about, clusters, checks, shifts, described)
+        check_memory(sample)
+        if not in_parts:
+            windows = fitting.choose_windows(sample, options.seed, options.pace, options.n_train)
+            if options.train_on is not None:
+                labels = int((sample.fit_labels[windows] >= 0).sum())
+                numbers = sample.features.shape[2], len(sample.class_names), sample.labels.shape[2]
+                check_training_memory((len(windows), sample.index.shape[1]), labels, *numbers)
+        shifts = find_table_shifts(sample)
+        about["shifts"] = shifts.described
+        sample = learned = shifts.apply(sample)
+        if sample.moved is not None:
+            learned = replace(sample, fit_labels=np.where(sample.belongs[..., None], sample.moved, np.int8(-1)))
+        check_shared_classes(sample)
+        clusters = clusters_of_copies(sample)
+        checks = (*check_copies(sample, clusters), *check_leaks(sample, options.seed), *check_circular(sample))
+    if not in_parts:  # by these an audit that goes on knows that the table has not changed
+        names = ("features", "labels", "clock", "lengths", "trusted", "gaps", "groups")
+        arrays = (getattr(sample, name) for name in names)
+        kept.begin(options.settings(fingerprint(*arrays)), options.resume)
+    return Study(options, whole, sample, learned, windows, n_windows, about, clusters, checks, shifts, recordings)
 
 
-def _read(table: Any, options: AuditOptions) -> AuditInput:
+def _read_input(table: Any, options: AuditOptions) -> AuditInput:
     """Read the table once; whole sequences are cut where there are too few of them to judge one by the others."""
     decided = None if options.decisions is None else read_decided(Path(options.decisions))
     steps = read_audit_steps(table, options.columns, options.reading)
@@ -345,47 +316,6 @@ def _read(table: Any, options: AuditOptions) -> AuditInput:
         trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, decided, table)
         steps = replace(steps, trusted=trusted, said=(*steps.said, found["sentence"]), decisions=found)
     return steps.cut(audit_window(steps.rows.steps.counts) if options.window is None else options.window)
-
-
-def _moved(read: AuditInput) -> AuditInput:
-    """What a fit learns from: labels at the time they belong to."""
-    if read.moved is None:
-        return read
-    return replace(read, fit_labels=np.where(read.belongs[..., None], read.moved, np.int8(-1)))
-
-
-def _read_in_parts(table: Any, files: FileSet, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
-    if options.checkpoint is None:
-        raise ValueError(
-            f"A table of {files.n_rows:,} rows is read in parts, so its results must be written to a folder. Name one "
-            "with out."
-        )
-    stages.expect({name: files.n_rows * seconds for name, seconds in SECONDS.items()})
-    kept.begin(options.settings(fingerprint(*files.paths, *files.sizes)), options.resume)
-    with stages.stage("read"):
-        stages.say(say_disk(disk_needed(files, needs_copy(files)), options.checkpoint))
-        layout, sample, n_windows = read_large_table(table, files, options, stages)
-        sizes = {"rows": files.n_rows, "sequences": len(layout.survey.names), "labels": layout.n_labels}
-        about = {**describe_table(table, sample, []), **sizes}
-        stages.say(reading_text(about))
-        check_memory(sample)
-        shifts = find_table_shifts(sample)
-        sample = shifts.apply(sample)
-        about["shifts"] = shifts.described
-        learned = _moved(sample)
-        clusters, checks = _check(sample, learned, options)
-    every = np.arange(len(learned.lengths))
-    return Study(options, layout, sample, learned, every, n_windows, about, clusters, checks, shifts)
-
-
-def _check(read: AuditInput, learned: AuditInput, options: AuditOptions) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
-    """The recording of each sequence, which copies share, and the checks for copies and for leaks of labels.
-
-    Annotators who name classes differently are refused.
-    """
-    check_shared_classes(read)
-    clusters = clusters_of_copies(learned)
-    return clusters, (*check_copies(learned, clusters), *check_leaks(read, options.seed), *check_circular(read))
 
 
 def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, baseline: Results | None) -> TableAudit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._validation import UnanswerableError
 from labeltide.auditing import fitting
 from labeltide.auditing.apply import read_decided
 from labeltide.auditing.checks import kept_codes, leave_out, say_rare
@@ -143,25 +142,15 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> np.n
     # Where no window with a class is drawn, its window with the smallest hash is not.
     missing = [found for found in of_class.values() if len(found) and found[0] not in chosen]
     held = np.unique(np.concatenate([chosen, *missing]))
-    if held["is_labelled"].sum() < 2:
-        raise UnanswerableError(
-            "An audit judges each stretch of labels by the others, so it needs labels in at least two sequences or "
-            "windows. Choose a shorter window (--window STEPS), or provide more data."
-        )
-    return _in_order(layout, held)
+    fitting.check_labelled(held["is_labelled"])
+    turn = np.empty(len(texts), dtype=np.int64)
+    turn[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    held = held[np.lexsort((held["number"], turn[held["sequence"]]))]
+    return np.stack([held["sequence"], held["number"]], axis=1)
 
 
 def _smallest(places: np.ndarray, most: int) -> np.ndarray:
     return places[np.argsort(places["rank"], kind="stable")[:most]]
-
-
-def _in_order(layout: Layout, places: np.ndarray) -> np.ndarray:
-    """Sequence and number of windows, sorted by the names of sequences."""
-    names = layout.survey.names.to_pylist()
-    turn = np.empty(len(names), dtype=np.int64)
-    turn[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    places = places[np.lexsort((places["number"], turn[places["sequence"]]))]
-    return np.stack([places["sequence"], places["number"]], axis=1)
 
 
 def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
@@ -208,12 +197,16 @@ def read_sample(
     )
     lengths = rows.steps.counts
     starts = np.cumsum(lengths) - lengths
-    rows, windows = rows, Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
+    windows = Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
     layout, features, said = _fit(layout, rows, windows, counts)
     sample = to_steps(layout, rows).take(windows)
     # The last value before a missing one, and the time before a gap, may lie before the window.
-    before = {"features": sample.features, "gaps": sample.gaps}
-    _fill(layout, places, {name: array for name, array in before.items() if array is not None}, on_rows)
+    for chunk, some, indices in _chunks_with(layout, places, on_rows):
+        read = leave_out(to_steps(layout, read_rows(layout, chunk)).take(some), layout.rare)
+        for array, values, padding in ((sample.features, read.features, 0), (sample.gaps, read.gaps, 1)):
+            if array is not None and values is not None:
+                array[indices, : values.shape[1]] = values
+                array[indices, values.shape[1] :] = padding
     names, groups = np.unique(np.array(rows.steps.ids, dtype=object), return_inverse=True)
     of_row = groups[rows.steps.sequence[rows.steps.step_of_row]].astype(np.int32)
     sample = replace(
@@ -285,16 +278,6 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
     ]
 
 
-def _fill(layout: Layout, places: np.ndarray, arrays: Mapping[str, np.ndarray], on_rows: OnRows) -> None:
-    """Put the windows at these places into arrays, in their order."""
-    for chunk, windows, indices in _chunks_with(layout, places, on_rows):
-        read = leave_out(to_steps(layout, read_rows(layout, chunk)).take(windows), layout.rare)
-        for name, array in arrays.items():
-            values = getattr(read, name)
-            array[indices, : values.shape[1]] = values
-            array[indices, values.shape[1] :] = 1 if name == "gaps" else 0
-
-
 # Chunks of rows, read as a table in memory is, with what is known of the whole table.
 
 
@@ -318,12 +301,7 @@ def read_rows(layout: Layout, chunk: Chunk) -> TableRows:
 
 
 def _sorted_rows(
-    layout: Layout,
-    table: pa.Table,
-    begins: np.ndarray,
-    ids: list[Any],
-    offset: np.ndarray | int,
-    totals: np.ndarray,
+    layout: Layout, table: pa.Table, begins: np.ndarray, ids: list[Any], offset: np.ndarray | int, totals: np.ndarray
 ) -> TableRows:
     """Sorted rows by step, without their times.
 

@@ -375,6 +375,11 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
         values = np.fromiter(state.trusted_values, dtype=object, count=len(state.trusted_values))
         subject = f"The trusted column {quoted([columns.trusted])}"
         trusted_codes = tuple(encode_labels(values, np.ones(len(values), dtype=bool), classes, subject).tolist())
+    named = [value for value in state.annotators if value is not None]
+    if state.unnamed_hold_labels:
+        named = [*map(str, named), UNNAMED]
+    if len(named) > MAX_ANNOTATORS:
+        raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
     counts = np.diff(np.append(np.concatenate(state.first_steps), state.n_steps))
     n_anchors = -(-counts // ANCHOR)
     usual, n_gaps = _find_gaps(state.between)
@@ -389,7 +394,7 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
         anchor_starts=np.cumsum(n_anchors) - n_anchors,
         classes=classes,
         class_counts=np.array([state.classes[value] for value in classes], dtype=np.int64),
-        annotators=_sorted_annotators(state, columns),
+        annotators=pa.array(sorted(named)) if named else None,
         unnamed_hold_labels=state.unnamed_hold_labels,
         earliest=state.earliest,
         unit="us" if state.fraction % 1000 else "s" if state.fraction == 1_000_000 else "ms",
@@ -516,17 +521,6 @@ def _annotators(state: _State, table: pa.Table, name: str | None) -> np.ndarray:
             f"{quoted(list(state.annotators))}."
         )
     return np.append(np.array(known, dtype=np.int32), np.int32(-1))[codes]
-
-
-def _sorted_annotators(state: _State, columns: RoleColumns) -> pa.Array | None:
-    if columns.annotator is None:
-        return None
-    named = [value for value in state.annotators if value is not None]
-    if state.unnamed_hold_labels:
-        named = [*map(str, named), UNNAMED]
-    if len(named) > MAX_ANNOTATORS:
-        raise ValueError(f"There can be at most {MAX_ANNOTATORS} annotators. Got {len(named)}: {quoted(named)}.")
-    return pa.array(sorted(named)) if named else None
 
 
 ROW = "labeltide row number"  # added, so that results can name the rows of the user's own table

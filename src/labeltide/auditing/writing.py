@@ -44,7 +44,9 @@ def write_lines(
         reason = reasons.write(part[SUPPORT].to_numpy(), flagged)
         kinds = kinds_of(part[SUPPORT].to_numpy(), flagged)
         undecided = (kinds.indices.fill_null(0).to_numpy() == KINDS.index(RUN)) | (part["shift"].to_numpy() < 0)
-        part = part.append_column("corrected", _replace(part["recorded"], part["suggested"], flagged & ~undecided))
+        recorded, suggested = (part[name].combine_chunks() for name in ("recorded", "suggested"))  # of one dictionary
+        codes = pc.if_else(pa.array(flagged & ~undecided), suggested.indices, recorded.indices)
+        part = part.append_column("corrected", pa.DictionaryArray.from_arrays(codes, recorded.dictionary))
         part = part.append_column("is_issue", pa.array(flagged)).append_column("kind", kinds)
         lines = part.drop_columns([SUPPORT, STEP]).append_column("reason", reason)
         found = issues.split(part.filter(pa.array(flagged)), table.chunks[number].first_sequence) if issues else []
@@ -71,13 +73,6 @@ def write_lines(
             writer.close()
             issues.write(group.schema, draft)
     return as_texts(pa.concat_tables(held)) if in_memory else None
-
-
-def _replace(recorded: pa.ChunkedArray, suggested: pa.ChunkedArray, flagged: np.ndarray) -> pa.DictionaryArray:
-    """The recorded labels with the suggested label in place of some; both have one dictionary."""
-    recorded, suggested = recorded.combine_chunks(), suggested.combine_chunks()
-    codes = pc.if_else(pa.array(flagged), suggested.indices, recorded.indices)
-    return pa.DictionaryArray.from_arrays(codes, recorded.dictionary)
 
 
 CODES = ("annotator", "recorded", "suggested", "corrected", "kind")  # whose texts are the same in all parts

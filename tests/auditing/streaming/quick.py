@@ -7,10 +7,10 @@ import numpy as np
 from auditing.stub import StubTide
 from labeltide._validation import steps_mask
 from labeltide.auditing import fitting, reading, survey
-from labeltide.auditing.reading import read_audit_table
 from labeltide.data.studies import simulate_study
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
+from labeltide_bench.tables import read_audit_table
 
 WINDOW = 16
 

@@ -16,8 +16,8 @@ from auditing.tables import make_table
 from fuzz.engine import Room, Target
 from fuzz.mutations import NUMBERS, TEXTS, mutate_bytes
 from fuzz.targets.audits import mutate_parquet
-from labeltide.auditing.reading import read_audit_table
 from labeltide.recordings.spans.formats import read_spans
+from labeltide_bench.tables import read_audit_table
 from spans.some_spans import random_spans
 from spans.test_round_trips import FORMATS
 
