@@ -187,21 +187,9 @@ def _check_reachable(address: str) -> None:
     if host is None or port is None:
         raise ValueError(f"The address of a Ray cluster is auto, local, HOST:PORT or ray://HOST:PORT. Got {named!r}.")
     try:
-        with socket.create_connection((host, port), PATIENCE) as connection:
-            answers = _speaks_http2(connection)
+        socket.create_connection((host, port), PATIENCE).close()
     except OSError as error:
         raise _no_cluster(named, f"no connection within {PATIENCE:g} s: {error.strerror or error}") from None
-    if not answers:
-        raise _no_cluster(named, "another program answers there")
-
-
-def _speaks_http2(connection: socket.socket) -> bool:
-    """Whether a server answers as gRPC's do, which Ray uses: with a frame of settings. With TLS it is not known."""
-    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
-        return True
-    connection.settimeout(PATIENCE)
-    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")  # RFC 9113, section 3.4
-    return connection.recv(9)[3:4] == b"\4"
 
 
 def _no_cluster(address: str, why: str) -> ValueError:

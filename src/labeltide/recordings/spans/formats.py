@@ -29,13 +29,13 @@ from labeltide.recordings.spans.table import (
     check_spans_file,
     check_writable,
     count_overlaps,
+    file_of_lines,
     guard_load,
     library_errors,
     lines_of,
     make_spans,
     no_spans,
     parse_xml,
-    spans_of_lines,
     write_with,
 )
 
@@ -99,8 +99,7 @@ class SpanFormat(NamedTuple):
     def _import(self, purpose: str) -> list[Any]:
         if self.library is None:
             return []
-        module, extra, files = self.library
-        return [import_extra(module, extra, f"{purpose} {files}")]
+        return [import_extra(self.library[0], self.library[1], f"{purpose} {self.library[2]}")]
 
 
 TIER = "labels"  # of ELAN and TextGrid, for spans that name no annotator
@@ -118,7 +117,6 @@ def read_edf(path: Path, edfio: Any, *, annotator: str | None = None) -> SpanFil
     if "+D" in file.reserved and not file.is_continuous:
         raise ValueError("the recording is interrupted (EDF+D). Split it into continuous parts")
     notes = [(note.onset, note.duration or 0.0, note.text) for note in file.annotations]
-    spans, messages = spans_of_lines(notes, annotator, path.stem)
     signals = []
     for signal in file.signals:
         count = signal.samples_per_data_record * file.num_data_records
@@ -133,7 +131,7 @@ def read_edf(path: Path, edfio: Any, *, annotator: str | None = None) -> SpanFil
         start = datetime.combine(file.startdate, file.starttime)
     except ValueError:  # an anonymised date
         start = None
-    return SpanFile(spans, tuple(signals), start, messages)
+    return file_of_lines(notes, annotator, path.stem, signals=tuple(signals), start=start)
 
 
 def write_edf(spans: pa.Table, path: Path, edfio: Any, *, start: datetime | None = None) -> None:
@@ -165,35 +163,32 @@ def read_label_studio(path: Path) -> SpanFile:
     if not all(isinstance(task, dict) for task in tasks):
         raise ValueError("it must be a list of tasks")
     regions = [region for k, task in enumerate(tasks) for region in _regions(task, f"{path.stem}-{k + 1}")]
-    spans, messages = spans_of_lines(regions)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(regions)
 
 
 def write_label_studio(
     spans: pa.Table,
     path: Path,
     *,
-    from_name: str = "label",
-    to_name: str = "ts",
     annotations: bool = False,
     files: Mapping[str | None, str] | None = None,
 ) -> None:
     """Write one task for each recording, with predictions by each annotator, or with annotations as an export has them.
 
-    from_name and to_name are the names of TimeSeriesLabels and TimeSeries in the labelling configuration.
+    The labelling configuration names its TimeSeriesLabels label and its TimeSeries ts.
     files are the paths of the signals of each recording, which the task opens.
     """
     check_writable(spans, "Label Studio tasks")
     tasks = []
     for number, (recording, part) in enumerate(by_recording(spans).items()):
-        named = {"recording": recording, to_name: (files or {}).get(recording, recording)}
+        named = {"recording": recording, "ts": (files or {}).get(recording, recording)}
         results = []
         for annotator, own in by_annotator(part).items():
             regions = [
                 {
                     "id": f"region-{index + 1}",
-                    "from_name": from_name,
-                    "to_name": to_name,
+                    "from_name": "label",
+                    "to_name": "ts",
                     "type": TYPE,
                     "value": {"start": onset, "end": onset + duration, "instant": duration == 0, TYPE: [label]},
                 }
@@ -307,8 +302,7 @@ def _spans_of_notes(notes: Any, rate: float, length: int | None, path: Path) -> 
         if texts[k] != CLOSE
     ]
     found += [(sample[k] / rate, 0.0, texts[k] or symbols[k]) for k in sorted(set(range(len(sample))) - set(lasting))]
-    spans, left_out = spans_of_lines(found, path.suffix[1:], path.stem)
-    return SpanFile(spans, messages=(*messages, *left_out))
+    return file_of_lines(found, path.suffix[1:], path.stem, messages)
 
 
 def write_wfdb(spans: pa.Table, path: Path, wfdb: Any, *, rate: float) -> tuple[str, ...]:
@@ -383,10 +377,9 @@ def read_nsrr(path: Path, *, events: str = "stages") -> SpanFile:
         found.append(((event.findtext("EventType") or "").startswith(STAGES), (start, duration, _label(concept))))
     stages = [line for is_stage, line in found if is_stage]
     kept = stages if stages and events == "stages" else [line for _, line in found]
-    spans, messages = spans_of_lines(kept, recording=path.stem)
-    if len(kept) < len(found):
-        messages += (f"{len(found) - len(kept)} events other than sleep stages left out.",)
-    return SpanFile(spans, messages=messages)
+    n_left = len(found) - len(kept)
+    messages = (f"{n_left} events other than sleep stages left out.",) if n_left else ()
+    return file_of_lines(kept, recording=path.stem, messages=messages)
 
 
 def write_nsrr(spans: pa.Table, path: Path) -> None:
@@ -427,8 +420,7 @@ def read_elan(path: Path, pympi: Any) -> SpanFile:
         if aligned
         for start, end, label in document.get_annotation_data_for_tier(tier)
     ]
-    spans, messages = spans_of_lines(found, recording=path.stem)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(found, recording=path.stem)
 
 
 def write_elan(spans: pa.Table, path: Path, pympi: Any) -> tuple[str, ...]:
@@ -473,8 +465,7 @@ def read_textgrid(path: Path, textgrid: Any) -> SpanFile:
         for entry in tier.entries:
             duration = entry[1] - entry[0] if len(entry) == 3 else 0.0
             found.append((entry[0], duration, entry[-1], None if name == TIER else name))
-    spans, messages = spans_of_lines(found, recording=path.stem)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(found, recording=path.stem)
 
 
 def write_textgrid(spans: pa.Table, path: Path, textgrid: Any, *, end: float | None = None) -> None:
@@ -606,8 +597,7 @@ def read_nwb(path: Path, pynwb: Any) -> SpanFile:
             sure = columns.get("confidence", [None] * len(label))
             begin, end = columns["start_time"], columns["stop_time"]
             found += zip(begin, end - begin, label, who, [path.stem] * len(label), sure, strict=True)
-    spans, messages = spans_of_lines(found)
-    return SpanFile(spans, start=start, messages=messages)
+    return file_of_lines(found, start=start)
 
 
 def write_nwb(spans: pa.Table, path: Path, pynwb: Any, *, start: datetime | None = None) -> tuple[str, ...]:
@@ -645,8 +635,7 @@ def read_sleap(path: Path, sleap: Any, *, rate: float | None = None) -> SpanFile
         who = event.source or ("predicted" if event.is_predicted else None)
         first, last = event.start_frame / frames, (event.end_frame + 1) / frames
         found.append((first, last - first, event.type.name, who, recording, getattr(event, "score", None)))
-    spans, messages = spans_of_lines(found)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(found)
 
 
 def write_sleap(spans: pa.Table, path: Path, sleap: Any, *, rate: float) -> tuple[str, ...]:

@@ -99,12 +99,17 @@ def make_spans(
     return kept, tuple(f"{n} span{'s' if n > 1 else ''} {which} left out." for which, n in left_out.items() if n)
 
 
-def spans_of_lines(
-    lines: Sequence[tuple[Any, ...]], annotator: Names = None, recording: Names = None
-) -> tuple[pa.Table, tuple[str, ...]]:
+def file_of_lines(
+    lines: Sequence[tuple[Any, ...]],
+    annotator: Names = None,
+    recording: Names = None,
+    messages: tuple[str, ...] = (),
+    **about: Any,
+) -> SpanFile:
     """`make_spans` of lines of onset, duration and label, perhaps with annotator, recording and confidence."""
     onset, duration, label, *names = zip(*lines, strict=True) if lines else ((), (), ())
-    return make_spans(onset, duration, label, *names, *(annotator, recording)[len(names) :])
+    spans, left_out = make_spans(onset, duration, label, *names, *(annotator, recording)[len(names) :])
+    return SpanFile(spans, messages=(*left_out, *messages), **about)
 
 
 def lines_of(spans: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
