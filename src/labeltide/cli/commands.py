@@ -290,6 +290,7 @@ def _command_options(*names: str) -> type:
 AuditCommandOptions: Any = _command_options()
 READING = ("sequence", "time", "label", "annotator", "clock", "missing", "classes", "timezone", "epoch")
 ReadingOptions: Any = _command_options(*READING)
+PredictOptions: Any = _command_options("sequence", "time", "timezone", "device")
 
 
 @app.command
@@ -387,14 +388,7 @@ def predict(
     table: Annotated[str, Parameter(help="A table with the same features as the audited one; it needs no labels.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
-    sequence: Annotated[
-        str | None, Parameter(help="The column that names the person, night or recording of a row.")
-    ] = None,
-    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
-    timezone: Annotated[
-        str | None, Parameter(help="A time zone such as Europe/Berlin, to whose wall clock times are converted.")
-    ] = None,
-    device: Annotated[str, Parameter(help="cpu, cuda or auto, which uses a GPU if there is one.")] = "auto",
+    options: Annotated[PredictOptions, Parameter(name="*")] = PredictOptions(),  # noqa: B008  (frozen)
 ) -> None:
     """Predict the true label of every row of another table."""
     from labeltide.auditing.predict import predict_to_file
@@ -413,8 +407,7 @@ def predict(
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, visible=True)
 
-        columns = {"sequence": sequence, "time": time, "timezone": timezone}
-        rows = predict_to_file(model, table, out, **columns, device=device, on_rows=show)
+        rows = predict_to_file(model, table, out, **vars(options), on_rows=show)
     rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
     console.print(f"{rows} rows{rate}: {out}")
 

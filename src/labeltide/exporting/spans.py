@@ -21,7 +21,7 @@ from labeltide.auditing.decisions import settled_labels
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
 from labeltide.recordings.spans.formats import ADAPTERS
-from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
+from labeltide.recordings.spans.table import SCHEMA, by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.columns import code_values
 from labeltide.tables.times import seconds_of_unit
 
@@ -82,8 +82,8 @@ def write_spans(spans: pa.Table, out: str | Path, to: str) -> SpanExport:
 
     Parameters
     ----------
-    spans : Arrow table with the columns onset and duration in seconds, label, annotator and recording
-        As `labeltide.read_spans` gives them; the last two may be null.
+    spans : Arrow table with the columns onset and duration in seconds, label, annotator, recording and confidence
+        As `labeltide.read_spans` gives them; the last three may be null, or missing.
     out : a folder, new or empty
     to : one of FORMATS
 
@@ -95,22 +95,29 @@ def write_spans(spans: pa.Table, out: str | Path, to: str) -> SpanExport:
     ['project.boris']
     """
     _validation.check_choice("to", to, FORMATS)
+    given = dict(zip(spans.column_names, spans.columns, strict=True))
+    if missing := [name for name in ("onset", "duration", "label") if name not in given]:
+        raise ValueError(f"Spans must have the columns onset, duration and label. Missing: {', '.join(missing)}.")
+    columns = [given.get(each.name, pa.nulls(len(spans), each.type)) for each in SCHEMA]
+    spans = pa.table(columns, SCHEMA.names).cast(SCHEMA)
     names = pc.fill_null(spans["recording"], "recording")
-    spans = spans.set_column(spans.column_names.index("recording"), "recording", names)
-    return _write({"": spans} if spans.num_rows else {}, to, Path(out), dict.fromkeys(pc.unique(names).to_pylist()))
+    spans = spans.set_column(SCHEMA.get_field_index("recording"), "recording", names)
+    places = {name: Place() for name in pc.unique(names).to_pylist()}
+    return _write({"": spans} if spans.num_rows else {}, to, Path(out), places)
 
 
-def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place | None]) -> SpanExport:
+def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place]) -> SpanExport:
     """Write spans of every kind to a folder, whole or not at all."""
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
     restore_interrupted(place)  # removes the draft of an export that was killed
     several = len({who for spans in kinds.values() for who in by_annotator(spans)}) > 1 or "" in kinds
     planned, messages = _plan(kinds, to, list(places), several), list[str]()
+    files = {name: each.signals for name, each in places.items() if each.signals}
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                about = places.get(recording) or Place(None, None, 1000.0)
+                about = places.get(recording, Place())
                 options: dict[str, dict[str, Any]] = {  # what the writer of a format needs to know of the recording
                     "bids": {"bids": True},
                     "edf": {"start": about.began},
@@ -118,9 +125,7 @@ def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str
                     "wfdb": {"rate": about.rate},
                     "raven": {"rate": about.rate},
                     "textgrid": {"end": about.end},
-                    "labelstudio": {
-                        "files": {key: each.signals for key, each in places.items() if each and each.signals}
-                    },
+                    "labelstudio": {"files": files},
                 }
                 adapter = ADAPTERS["csv" if to == "bids" else to]
                 messages += adapter.write(spans, draft / name, **options.get(to, {}))
@@ -148,30 +153,22 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
         if to in WHOLE:
             return [(WHOLE[to], whole, "")]
         return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
-    parts: list[tuple[str, pa.Table, str]] = []
-    taken: set[str] = set()
+    parts: dict[str, tuple[pa.Table, str]] = {}
     for kind, spans in kinds.items():
         for recording, part in by_recording(spans).items():
             if recording is None:
                 continue
             for annotator, own in by_annotator(part).items():
                 who = [annotator] if several and annotator else []
-                start, end = (
-                    ("_" if to == "bids" else "-").join(filter(None, [stems[recording], kind, *_file_names(who)])),
-                    SINGLE[to],
-                )
+                start = ("_" if to == "bids" else "-").join(filter(None, [stems[recording], kind, *_file_names(who)]))
                 if to == "wfdb":  # the extension is the annotator, of letters alone
-                    start = (
-                        re.sub(r"[^-\w]", "_", stems[recording])
-                        + f".{kind or 'labels'}"
-                        + re.sub("[^a-zA-Z]", "", "".join(who))
-                    )
-                name, letter = start + end, "b"
-                while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
-                    name, letter = f"{start}{letter}{end}", chr(ord(letter) + 1)
-                taken.add(name)
-                parts.append((name, own, recording))
-    return parts
+                    start = re.sub(r"[^-\w]", "_", stems[recording])
+                    start += f".{kind or 'labels'}{re.sub('[^a-zA-Z]', '', ''.join(who))}"
+                name, letter = start + SINGLE[to], "b"
+                while name in parts:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
+                    name, letter = f"{start}{letter}{SINGLE[to]}", chr(ord(letter) + 1)
+                parts[name] = (own, recording)
+    return [(name, *part) for name, part in parts.items()]
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -205,9 +202,9 @@ TOUCHING = 1e-3  # of a step, between two rows that follow each other
 class Place:
     """Where a recording lies: the wall clock at second 0, its end, its samples in a second, and its file of signals."""
 
-    began: datetime | None
-    end: float | None
-    rate: float
+    began: datetime | None = None
+    end: float | None = None
+    rate: float = 1000.0
     signals: str | None = None
 
 
@@ -295,7 +292,7 @@ def _rows_of_table(
         for each in dict.fromkeys(sequence):
             own = sequence == each
             distinct, onset[own] = np.unique(row[own], return_inverse=True)
-            places[each] = Place(None, float(len(distinct)), 1000.0)
+            places[each] = Place(end=float(len(distinct)))
         said = "The table has no times, so its rows count as seconds from the first of each sequence."
         return onset, np.ones(len(row)), places, (said,)
     moments, dated = read_times(lines["time"])
@@ -316,7 +313,7 @@ def _rows_of_table(
         began = np.datetime64(round(distinct[0] * 1e6), "us").item() if dated else None
         if dated:
             onset[own] -= distinct[0]
-        places[name] = Place(began, float((onset[own] + length[own]).max()), 1000.0)
+        places[name] = Place(began, float((onset[own] + length[own]).max()))
     return onset, length, places, messages
 
 

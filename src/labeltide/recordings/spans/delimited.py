@@ -186,15 +186,16 @@ def _names(lines: list[list[str]], index: int, cells: list[str | None]) -> list[
     return cells if len(set(cells)) == len(set(raw)) else raw
 
 
+def _number(cell: str | None) -> float:
+    """A number with a point or a comma, NaN for what is none."""
+    try:
+        return float((cell or "").replace(",", "."))
+    except ValueError:
+        return np.nan
+
+
 def _numbers(cells: list[str | None]) -> np.ndarray:
-    """The numbers of a column, NaN for what is none."""
-    values = np.full(len(cells), np.nan)
-    for index, cell in enumerate(cells):
-        try:
-            values[index] = np.nan if cell is None else float(cell.replace(",", "."))
-        except ValueError:
-            continue
-    return values
+    return np.array([_number(cell) for cell in cells], dtype=np.float64)
 
 
 # Exports of BORIS: subjects of an observation, and tabular events with starts and stops.
@@ -227,12 +228,10 @@ def _join_events(names: list[str], lines: list[list[str]], stem: str) -> SpanFil
     for line, (recording, _) in zip(lines, named, strict=True):
         cells = {name: line[k].strip() if k < len(line) else "" for name, k in place.items()}
         key, kind = (recording, cells[BEHAVIOUR]), line[status].strip().upper() if status < len(line) else ""
-        try:
-            time = float(cells[TIME].replace(",", "."))
-        except ValueError:
+        time = _number(cells[TIME])
+        if np.isnan(time):
             unpaired += 1
-            continue
-        if kind.startswith("START"):
+        elif kind.startswith("START"):
             unpaired += key in opened
             opened[key] = time
         elif kind.startswith("STOP") and key in opened:

@@ -72,7 +72,8 @@ class SpanFormat(NamedTuple):
     ----------
     kind : what a file that cannot be read was read as
     extensions : in small letters
-    read_file, write_file : get the path, for writing after the spans, and the library where there is one
+    read_file, write_file : get the path, for writing after the spans, and the library where there is one; None where
+        files are read alone
     library : module, extra of labeltide and name of the files; None where none is needed
     max_bytes : of a file; None where it is read in parts
     """
@@ -80,7 +81,7 @@ class SpanFormat(NamedTuple):
     kind: str
     extensions: tuple[str, ...]
     read_file: Callable[..., SpanFile]
-    write_file: Callable[..., tuple[str, ...] | None]
+    write_file: Callable[..., tuple[str, ...] | None] | None
     library: tuple[str, str, str] | None = None
     max_bytes: int | None = MAX_BYTES
 
@@ -94,6 +95,7 @@ class SpanFormat(NamedTuple):
 
     def write(self, spans: pa.Table, path: str | Path, **options: Any) -> tuple[str, ...]:
         """Write a file, whole or not at all; gives messages about what was moved or rounded."""
+        assert self.write_file is not None
         return self.write_file(spans, Path(path), *self._import("Writing"), **options) or ()
 
     def _import(self, purpose: str) -> list[Any]:
@@ -638,29 +640,6 @@ def read_sleap(path: Path, sleap: Any, *, rate: float | None = None) -> SpanFile
     return file_of_lines(found)
 
 
-def write_sleap(spans: pa.Table, path: Path, sleap: Any, *, rate: float) -> tuple[str, ...]:
-    """Write events of a video for each recording, at frames of the given rate. Says how many are moved."""
-    check_writable(spans, "SLEAP events")
-    _validation.check_number("rate", rate, 1e-6, 1e9)
-    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
-    first, after = (np.rint(times * rate).astype(np.int64) for times in (onset, onset + duration))
-    videos: dict[str, Any] = {}
-    events = []
-    for number, (label, annotator, recording, confidence) in enumerate(lines_of(spans, *spans.column_names[2:])):
-        name = recording or path.stem
-        if name not in videos:
-            videos[name] = sleap.Video(filename=f"{name}.mp4", open_backend=False)
-            videos[name].fps = rate
-        frames = {"start_frame": int(first[number]), "end_frame": max(int(first[number]), int(after[number]) - 1)}
-        about = {"type": label, "video": videos[name], "source": annotator or "", **frames}
-        kind = sleap.UserEvent if confidence is None else partial(sleap.PredictedEvent, score=confidence)
-        events.append(kind(**about))
-    labels = sleap.Labels(videos=list(videos.values()), events=events)
-    write_with(lambda draft: sleap.save_file(labels, str(draft)), path)
-    moved = int(((np.abs(first / rate - onset) > 1e-9) | (first >= after)).sum())
-    return (f"{moved} spans moved to whole frames.",) if moved else ()
-
-
 ADAPTERS = {
     "csv": SpanFormat("spans", (".csv", ".tsv", ".txt"), delimited.read_file, delimited.write),
     "raven": SpanFormat("a Raven selection table", (), delimited.read_file, delimited.write_raven),
@@ -684,6 +663,6 @@ ADAPTERS = {
         "a file of MNE-Python", RAW_FILES, read_mne, write_mne, ("mne", "mne", "files of MNE-Python"), None
     ),
     "nwb": SpanFormat("NWB", (".nwb",), read_nwb, write_nwb, ("pynwb", "nwb", "NWB files"), None),
-    "sleap": SpanFormat("SLEAP", (".slp",), read_sleap, write_sleap, ("sleap_io", "sleap", "SLEAP files"), None),
+    "sleap": SpanFormat("SLEAP", (".slp",), read_sleap, None, ("sleap_io", "sleap", "SLEAP files"), None),
 }
 SIGNALS = (".edf", ".bdf", ".rec", ".hea", *RAW_FILES)  # files that may hold signals
