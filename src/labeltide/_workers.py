@@ -114,7 +114,14 @@ class RayCluster(Workers):
         try:
             while waiting:
                 (done, *_), _ = ray.wait(list(waiting), num_returns=1)
-                yield waiting.pop(done), _result(ray, done)
+                try:
+                    result = ray.get(done)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None  # what the task itself raised
+                except ray.exceptions.RayError as error:
+                    first = str(error).splitlines()[0]
+                    raise ChildProcessError(f"A Ray worker died {TRIES + 1} times: {first}") from None
+                yield waiting.pop(done), result
         finally:
             for reference in waiting:
                 ray.cancel(reference, force=True)
@@ -203,15 +210,6 @@ def _run_with_threads(threads: int, task: Task, shared: Any, part: Any) -> Any:
 
     torch.set_num_threads(threads)
     return task(shared, part)
-
-
-def _result(ray: Any, reference: Any) -> Any:
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None  # what the task itself raised
-    except ray.exceptions.RayError as error:
-        raise ChildProcessError(f"A Ray worker died {TRIES + 1} times: {str(error).splitlines()[0]}") from None
 
 
 def _start_worker() -> None:

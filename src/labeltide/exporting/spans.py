@@ -69,7 +69,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     _validation.check_choice("what", what, WHAT)
     folder = Path(folder)
     _validation.check_choice("to", to, FORMATS)
-    issues, corrected, places, said = read_audit_spans(folder, arrow=to != "labelstudio")
+    issues, corrected, places, said = _read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: spans for kind, spans in zip(WHAT, (issues, corrected), strict=False) if what in (kind, "both")}
     messages = [*said, *(f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows)]
     place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
@@ -208,7 +208,7 @@ class Place:
     signals: str | None = None
 
 
-def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, dict[str, Place], tuple[str, ...]]:
+def _read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, dict[str, Place], tuple[str, ...]]:
     """Spans of the issues and of the corrected labels, the place of every recording, and messages.
 
     Without arrow an issue is labelled with the suggestion alone. Rows that follow each other and have the same
@@ -218,7 +218,7 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
     lines = read_labels(Path(folder), COLUMNS + CHANCES)
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
-    lines, messages = use_settled(Path(folder), audit, lines)
+    lines, messages = _use_settled(Path(folder), audit, lines)
     lines, renamed = _with_distinct_classes(_with_single_annotator(lines, audit))
     messages += renamed
     if audit.get("recordings"):
@@ -279,12 +279,7 @@ def spans_of_steps(lines: pa.Table, time: str | None, unit: float | None) -> tup
 def _rows_of_table(
     lines: pa.Table, name: str | None, unit: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:
-    """Times from the time column `name`; a row lasts until the next, at most as long as is usual.
-
-    Numbers are in `unit` seconds or the unit that the column's name says; where it says none, a sentence says that
-    seconds are assumed.
-    Without times, the number of each row in its sequence counts as seconds.
-    """
+    """Times from the column `name`, in its unit or `unit` seconds; a row lasts until the next, at most as usual."""
     if name is None:
         sequence = np.array(lines["sequence"].to_pylist(), dtype=object)
         row = lines["row"].to_numpy() if "row" in lines.column_names else np.arange(len(lines))
@@ -338,12 +333,8 @@ def _merge(timed: pa.Table, label: Any, confidence: Any) -> pa.Table:
     return make_spans(onset[first], duration, label, annotator, recording, sure.round(4))[0]
 
 
-def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """The labels with settled ones as the corrected ones, and sentences about it; a settled label is not an issue.
-
-    Decisions are those of a review and the verdicts that were typed into issues.csv. Labels on which reviewers differ
-    stay as the audit left them.
-    """
+def _use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """The labels with those that a review or verdicts in issues.csv settled as corrected ones and no issues."""
     decisions, n_other = find_decisions(folder, audit)
     messages = []
     if n_other:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import struct
@@ -143,9 +142,7 @@ def write_edf(spans: pa.Table, path: Path, edfio: Any, *, start: datetime | None
     about: dict[str, Any] = {}
     if start is not None:
         about = {"recording": edfio.Recording(startdate=start.date()), "starttime": start.time()}
-    content = io.BytesIO()
-    edfio.Edf([], annotations=notes, **about).write(content)
-    write_atomically(path, content.getvalue())
+    write_with(edfio.Edf([], annotations=notes, **about).write, path)
 
 
 # Label Studio's time series as JSON: its export is read; tasks with predictions are written, to be imported.
@@ -155,7 +152,6 @@ def write_edf(spans: pa.Table, path: Path, edfio: Any, *, start: datetime | None
 
 TYPE = "timeserieslabels"
 NAMES = ("recording", "ts", "timeseries", "csv", "file", "url")  # of a task's data, that say which recording it is
-Region = tuple[float, float, str, str | None, str]  # onset, duration, label, annotator, recording
 
 
 def read_label_studio(path: Path) -> SpanFile:
@@ -202,7 +198,7 @@ def write_label_studio(
     write_atomically(path, text.encode())
 
 
-def _regions(task: dict[str, Any], fallback: str) -> Iterator[Region]:
+def _regions(task: dict[str, Any], fallback: str) -> Iterator[tuple[Any, ...]]:
     data = task["data"] if isinstance(task.get("data"), dict) else task
     recording = next((str(data[name]) for name in NAMES if isinstance(data.get(name), str | int)), fallback)
     if not any(isinstance(task.get(name), list) for name in ("annotations", "completions", "predictions")):
@@ -214,28 +210,25 @@ def _regions(task: dict[str, Any], fallback: str) -> Iterator[Region]:
     for result in done or _list(task, "predictions"):
         who = result.get("completed_by", result.get("model_version"))
         values = [one.get("value") for one in result.get("result") or () if isinstance(one, dict)]
-        labelled = [value for value in values if isinstance(value, dict) and TYPE in value]
-        yield from _values(labelled, who, recording)
+        yield from _values(values, who, recording)
 
 
-def _values(values: list[dict[str, Any]], who: Any, recording: str) -> Iterator[Region]:
+def _values(values: list[Any], who: Any, recording: str) -> Iterator[tuple[Any, ...]]:
     """Regions of an annotator: a number, an address, or a person's record."""
     if isinstance(who, dict):
         who = who.get("email") or who.get("username") or who.get("id")
-    annotator = None if who is None else str(who)
     for value in values:
-        times = []
-        for name in ("start", "end"):
-            moment: Any = value.get(name)
-            try:
-                times.append(float(moment))
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a "
-                    "time column of seconds, not of dates"
-                ) from None
+        if not isinstance(value, dict) or TYPE not in value:
+            continue
+        try:
+            start, end = (float(str(moment := value.get(name))) for name in ("start", "end"))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a "
+                "time column of seconds, not of dates"
+            ) from None
         for label in value[TYPE] or ():
-            yield times[0], times[1] - times[0], str(label), annotator, recording
+            yield start, end - start, str(label), None if who is None else str(who), recording
 
 
 def _list(task: dict[str, Any], *names: str) -> list[dict[str, Any]]:
@@ -279,10 +272,7 @@ def read_wfdb(path: Path, wfdb: Any, *, rate: float | None = None) -> SpanFile:
     rate = rate or notes.fs or (header.fs if header else None)
     if not rate:
         raise ValueError("neither the file nor a header (.hea) beside it says how many samples a second has")
-    return _spans_of_notes(notes, float(rate), header.sig_len if header else None, path)
-
-
-def _spans_of_notes(notes: Any, rate: float, length: int | None, path: Path) -> SpanFile:
+    rate, length = float(rate), header.sig_len if header else None
     sample = np.asarray(notes.sample, dtype=np.int64)
     texts = [(text or "").strip().rstrip("\0") for text in notes.aux_note]
     symbols = list(notes.symbol)
@@ -325,41 +315,29 @@ def write_wfdb(spans: pa.Table, path: Path, wfdb: Any, *, rate: float) -> tuple[
             raise ValueError(
                 f"A WFDB note must be at most {MAX_LENGTH} ASCII characters. Got {label[:60]!r}. Rename it."
             )
-    samples, symbols, texts, messages = _notes(spans, rate)
-
-    def save(draft: Path) -> None:
-        at = np.array(samples, dtype=np.int64)
-        options = {"symbol": symbols, "aux_note": texts, "fs": rate, "write_dir": str(draft.parent)}
-        wfdb.wrann(path.stem, path.suffix[1:], at, **options)
-
-    write_with(save, path)
-    return messages
-
-
-def _notes(spans: pa.Table, rate: float) -> tuple[list[int], list[str], list[str], tuple[str, ...]]:
     onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
     first, last = (np.rint(times * rate).astype(np.int64) for times in (onset, onset + duration))
     starts = set(first[duration > 0].tolist())
     found: list[tuple[int, int, str, str]] = []
-    moved = 0
-    for begin, end, length, label in zip(
-        first.tolist(), last.tolist(), duration, spans["label"].to_pylist(), strict=True
-    ):
+    for begin, end, line in zip(first.tolist(), last.tolist(), lines_of(spans, "duration", "label"), strict=True):
+        length, label = line
         if length == 0:
-            moved += begin == 0
             found.append((max(begin, 1), 2, NOTE, label))
             continue
         found.append((begin, 1, CHANGE, OPEN + label))
         if end not in starts:
             found.append((end, 0, CHANGE, CLOSE))
     found.sort(key=lambda note: note[:2])
-    messages: tuple[str, ...] = ()
-    if moved:
-        messages = (f"{moved} events at sample 0 written at sample 1, because readers drop them there.",)
-    shifted = int((np.abs(first / rate - onset) > 1e-9).sum())
-    messages += (f"{shifted} onsets moved to the nearest sample.",) if shifted else ()
     samples, _, symbols, texts = (list(column) for column in zip(*found, strict=True))
-    return samples, symbols, texts, messages
+
+    def save(draft: Path) -> None:
+        options = {"symbol": symbols, "aux_note": texts, "fs": rate, "write_dir": str(draft.parent)}
+        wfdb.wrann(path.stem, path.suffix[1:], np.array(samples, dtype=np.int64), **options)
+
+    write_with(save, path)
+    moved, shifted = int(((first == 0) & (duration == 0)).sum()), int((np.abs(first / rate - onset) > 1e-9).sum())
+    messages = (f"{moved} events at sample 0 written at sample 1, because readers drop them there.",) if moved else ()
+    return (*messages, f"{shifted} onsets moved to the nearest sample.") if shifted else messages
 
 
 # Sleep XML of the National Sleep Research Resource: scored events with start and duration in seconds. Stages are read
@@ -428,10 +406,8 @@ def read_elan(path: Path, pympi: Any) -> SpanFile:
 def write_elan(spans: pa.Table, path: Path, pympi: Any) -> tuple[str, ...]:
     """Write one tier for each annotator; says what was rounded."""
     check_writable(spans, "ELAN annotations", "recording")
-    first, last = (
-        np.rint(1000 * times).astype(np.int64)
-        for times in (spans["onset"].to_numpy(), spans["onset"].to_numpy() + spans["duration"].to_numpy())
-    )
+    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
+    first, last = (np.rint(1000 * times).astype(np.int64) for times in (onset, onset + duration))
     if (first < 0).any() or (last <= first).any():
         raise ValueError(
             "ELAN has no times before 0 and no spans shorter than a millisecond. Drop the "
@@ -446,7 +422,7 @@ def write_elan(spans: pa.Table, path: Path, pympi: Any) -> tuple[str, ...]:
         for number, label in lines_of(part, "number", "label"):
             document.add_annotation(tier, int(first[number]), int(last[number]), label)
     write_with(lambda draft: document.to_file(str(draft)), path)
-    rounded = int((np.abs(first / 1000 - spans["onset"].to_numpy()) > 1e-9).sum())
+    rounded = int((np.abs(first / 1000 - onset) > 1e-9).sum())
     return (f"{rounded} onsets rounded to whole milliseconds, as ELAN counts.",) if rounded else ()
 
 
@@ -475,8 +451,7 @@ def write_textgrid(spans: pa.Table, path: Path, textgrid: Any, *, end: float | N
     check_writable(spans, "TextGrid", "recording")
     if min(spans["onset"].to_pylist()) < 0:
         raise ValueError("A TextGrid begins at second 0. Got a span that begins earlier; cut it off.")
-    overlaps = count_overlaps(spans)
-    if overlaps:
+    if overlaps := count_overlaps(spans):
         raise ValueError(
             f"A tier of a TextGrid holds no overlaps. {overlaps} spans begin before an earlier one of the same "
             "annotator ends. Write them as csv or elan, or lay them on a grid first."
@@ -512,8 +487,8 @@ def read_mne(path: Path, mne: Any) -> SpanFile:
         if path.suffix == ".fif":
             _check_tags(path)
         if path.name.endswith((ANNOTATIONS, "_annot.fif")):
-            notes = mne.read_annotations(path)
-            spans, messages = _spans_of_annotations(notes, 0.0, path.name[: -len(ANNOTATIONS)])
+            notes, name = mne.read_annotations(path), path.name[: -len(ANNOTATIONS)]
+            spans, messages = make_spans(notes.onset, notes.duration, list(notes.description), None, name)
             return SpanFile(spans, messages=messages)
         return from_raw(mne.io.read_raw(path, preload=False), recording=path.stem)
 
@@ -535,7 +510,8 @@ def write_mne(spans: pa.Table, path: Path, mne: Any) -> tuple[str, ...]:
 
 def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
     """Spans and signals of a Raw object; voltages in microvolts."""
-    spans, messages = _spans_of_annotations(raw.annotations, float(raw.first_time), recording)
+    onset, notes = raw.annotations.onset - raw.first_time, raw.annotations
+    spans, messages = make_spans(onset, notes.duration, list(notes.description), None, recording)
     rate = float(raw.info["sfreq"])
     volts = {"eeg", "eog", "ecg", "emg", "seeg", "ecog"}
 
@@ -572,11 +548,6 @@ def _check_tags(path: Path) -> None:
             if after <= position:
                 raise ValueError("its tags lead back to earlier ones")
             position = after
-
-
-def _spans_of_annotations(annotations: Any, shift: float, recording: str) -> tuple[pa.Table, tuple[str, ...]]:
-    onset = np.asarray(annotations.onset, dtype=np.float64) - shift
-    return make_spans(onset, annotations.duration, list(annotations.description), None, recording)
 
 
 # Intervals of NWB by pynwb: every table of intervals with a column of labels is read.

@@ -85,7 +85,8 @@ def make_spans(
     """
     onsets, durations = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (onset, duration))
     labels = [None if value is None or not str(value).strip() else str(value).strip() for value in label]
-    names = (_names(n, len(labels)) for n in (annotator, recording))
+    both = [[who] * len(labels) if who is None or isinstance(who, str) else who for who in (annotator, recording)]
+    names = (pa.array([name if name and name.strip() else None for name in each], pa.string()) for each in both)
     sure = pa.array([None] * len(labels) if confidence is None else confidence, pa.float64(), from_pandas=True)
     table = pa.table([onsets, durations, pa.array(labels, pa.string()), *names, sure], schema=SCHEMA)
     placed = np.isfinite(onsets) & np.isfinite(durations) & (durations >= 0)
@@ -160,11 +161,6 @@ def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
     return parts
 
 
-def _names(names: Names, count: int) -> pa.Array:
-    every = [names] * count if names is None or isinstance(names, str) else list(names)
-    return pa.array([name if name and name.strip() else None for name in every], pa.string())
-
-
 # Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
 
 MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
@@ -231,7 +227,7 @@ def parse_xml(path: Path) -> Element:
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = builder.data
-    parser.Parse(check_spans_file(path).read_bytes(), True)
+    parser.Parse(path.read_bytes(), True)
     return builder.close()
 
 
