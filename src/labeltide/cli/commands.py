@@ -483,15 +483,15 @@ def _stopped_by_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = signal.signal(signal.SIGTERM, _terminate)
+
+    def terminate(*_: object) -> NoReturn:
+        raise Terminated
+
+    earlier = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, earlier)
-
-
-def _terminate(*_: object) -> NoReturn:
-    raise Terminated
 
 
 def _say(sentence: str, style: str | None = None) -> None:

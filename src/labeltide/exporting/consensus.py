@@ -93,15 +93,21 @@ def compare_annotators(
     >>> report.steps["consensus"].to_pylist()[0], report.spans.num_rows
     ('W', 2)
     """
-    if out is not None:
-        _check_folder(Path(out))
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+        if folder.is_file() or names - OURS or (names and not (folder / "consensus.json").is_file()):
+            raise ValueError(
+                f"The folder {str(folder)!r} must be new, empty or hold the results of a comparison alone. Name "
+                "another with --out."
+            )
     check_choice("option", next((name for name in reading if name not in READING), "sequence"), READING)
     options = AuditOptions(**reading)
     path, epoch, messages = table if isinstance(table, str | Path) else None, options.epoch, list[str]()
     request = replace(options.columns, label=annotators or options.label)
     if path is not None and _holds_spans(str(path)):
-        names = annotators.split(",") if isinstance(annotators, str) else annotators or ()
-        laid = read_annotators(path, [name.strip() for name in names], epoch)
+        chosen = annotators.split(",") if isinstance(annotators, str) else annotators or ()
+        laid = read_annotators(path, [name.strip() for name in chosen], epoch)
         table, messages, epoch = laid.table, laid.described["said"], None  # its times are seconds
         request = replace(request, label=laid.labels, sequence=SEQUENCE, time=SECONDS)
     steps = read_audit_steps(table, request, options.reading, labels_only=True)
@@ -138,7 +144,6 @@ def compare_annotators(
             "said": [*messages, *steps.said, *spans_said],
         }
     )
-    folder = None if out is None else Path(out)
     if folder is not None:
         with draft_beside(folder) as draft:
             write_json(draft / "consensus.json", summary)
@@ -235,13 +240,3 @@ def _holds_spans(source: str) -> bool:
     if len(paths) > 1 or paths[0].is_dir() or format_of(paths[0].name) is None:
         return not any(path.suffix.lower() == ".parquet" for path in paths)
     return paths[0].suffix.lower() in (".csv", ".tsv", ".txt") and is_spans(paths[0])
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but the results of a comparison."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if folder.is_file() or names - OURS or (names and not (folder / "consensus.json").is_file()):
-        raise ValueError(
-            f"The folder {str(folder)!r} must be new, empty or hold the results of a comparison alone. Name another "
-            "with --out."
-        )

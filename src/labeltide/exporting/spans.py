@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
     restore_interrupted(place)  # removes the draft of an export that was killed
     several = len({who for spans in kinds.values() for who in by_annotator(spans)}) > 1 or "" in kinds
-    planned, messages = _plan(kinds, to, list(places), several), list[str]()
+    planned, messages = _plan(kinds, to, list(places), several) if kinds else [], list[str]()
     files = {name: each.signals for name, each in places.items() if each.signals}
     if planned:
         with draft_beside(place) as draft:
@@ -139,8 +140,6 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
     """The name of each file, its spans and its recording; `several` annotators are told apart."""
     if to == "csv":
         return [(f"{kind or 'spans'}.csv", spans, "") for kind, spans in kinds.items()]
-    if not kinds:
-        return []
     stems = dict(zip(recordings, _file_names(recordings), strict=True))
     if to in WHOLE or to in TIERS:
         tables = []
@@ -180,13 +179,10 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
     """Distinct names without blanks around them: the second "p0" becomes "p0 (2)"."""
     found, taken = [""] * len(names), set[str]()
     for index in sorted(range(len(names)), key=lambda index: names[index] != names[index].strip()):
-        base = wish = names[index].strip() or "unnamed"
-        number = 1
-        while wish in taken:
-            number += 1
-            wish = form.format(base, number)
-        taken.add(wish)
-        found[index] = wish
+        base = names[index].strip() or "unnamed"
+        wishes = chain([base], (form.format(base, number) for number in count(2)))
+        found[index] = next(wish for wish in wishes if wish not in taken)
+        taken.add(found[index])
     return found
 
 

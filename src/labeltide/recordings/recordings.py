@@ -220,29 +220,29 @@ def read_annotators(source: str | Path, chosen: Sequence[str] = (), epoch: float
                 is_named = recording not in (None, path.stem)
                 name = str(recording) if is_named or who is not None else rest or "recording"
                 found.setdefault(name, {}).setdefault(who or (path.stem if is_named else own), []).append(spans)
-    people = list(chosen) or sorted({who for each in found.values() for who in each})
     known = {who for each in found.values() for who in each}
+    people = list(chosen) or sorted(known)
     if len(people) < 2 or not known.issuperset(people):
         raise ValueError(
             "To compare annotators, the files must hold spans of at least two: a column annotator, tiers, or one file "
             f"for each of them. Found {quoted(sorted(known)) or 'none'}."
         )
-    tables = {who: {name: pa.concat_tables(each[who]) for name, each in found.items() if who in each} for who in people}
-    length, chosen_epoch = _choose_epoch([part for each in tables.values() for part in each.values()], 1.0, epoch)
+    parts = [part for each in found.values() for who in people for part in each.get(who, ())]
+    length, chosen_epoch = _choose_epoch(parts, 1.0, epoch)
     rows, counts = [], Counter[str]()
     for name, each in found.items():
-        ends = [part["onset"].to_numpy() + part["duration"].to_numpy() for part in map(pa.concat_tables, each.values())]
-        grid = Grid(0.0, length, max(1, int(np.ceil(max(end.max(initial=0) for end in ends) / length - TOLERANCE))))
+        every = pa.concat_tables(part for parts in each.values() for part in parts)
+        end = (every["onset"].to_numpy() + every["duration"].to_numpy()).max(initial=0)
+        grid = Grid(0.0, length, max(1, int(np.ceil(end / length - TOLERANCE))))
         columns = {SEQUENCE: pa.array([name] * grid.count), SECONDS: pa.array(grid.onsets)}
         for who in people:
-            laid = lay_on_grid(tables[who].get(name, no_spans()), grid)
+            laid = lay_on_grid(pa.concat_tables(each.get(who, [no_spans()])), grid)
             columns[_column_of(who)] = pa.array(laid.labels, pa.string())
-            counts.update(laid.counts if name in tables[who] else {})
+            counts.update(laid.counts if who in each else {})
         rows.append(pa.table(columns))
     messages += [*chosen_epoch, *say_counts({**counts, "gaps": 0}, length)]
-    return EpochTable(
-        pa.concat_tables(rows), list(map(_column_of, people)), [], {"said": list(dict.fromkeys(messages))}
-    )
+    about = {"said": list(dict.fromkeys(messages))}
+    return EpochTable(pa.concat_tables(rows), list(map(_column_of, people)), [], about)
 
 
 def _column_of(annotator: str) -> str:

@@ -71,9 +71,8 @@ def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
     if spans["confidence"].null_count == len(spans):
         spans = spans.drop_columns(["confidence"])
     head = ["trial_type" if bids and name == "label" else name for name in spans.column_names]
-    missing = "n/a" if bids else None
     lines = lines_of(spans, *spans.column_names)
-    rows = [[missing if cell is None else cell for cell in line] for line in lines]
+    rows = [["n/a" if bids and cell is None else cell for cell in line] for line in lines]
     write_atomically(path, csv_text([head, *rows], "\t" if tabs else ",").encode())
 
 

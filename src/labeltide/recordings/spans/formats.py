@@ -516,12 +516,11 @@ def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
     volts = {"eeg", "eog", "ecg", "emg", "seeg", "ecog"}
 
     def signal(number: int) -> Signal:
-        scale = MICROVOLTS if kinds[number] in volts else 1.0
+        unit, scale = ("uV", MICROVOLTS) if kinds[number] in volts else ("", 1.0)
 
         def load(first: int, last: int) -> np.ndarray:
             return np.asarray(raw.get_data(picks=[number], start=first, stop=last)[0] * scale, dtype=np.float64)
 
-        unit = "uV" if kinds[number] in volts else ""
         return Signal(names[number], unit, rate, raw.n_times, load)
 
     names, kinds = list(raw.ch_names), raw.get_channel_types()

@@ -154,11 +154,10 @@ def count_overlaps(spans: pa.Table) -> int:
 
 def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
     column = spans[name]
-    parts = {}
-    for value in pc.unique(column).to_pylist():
-        chosen = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
-        parts[value] = spans.filter(chosen)
-    return parts
+    return {
+        value: spans.filter(pc.is_null(column) if value is None else pc.equal(column, value))
+        for value in pc.unique(column).to_pylist()
+    }
 
 
 # Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
