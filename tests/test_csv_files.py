@@ -25,7 +25,7 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "bench" / "src").rglob("*.py"
 WRITERS = {"write_csv", "CSVWriter", "writer", "DictWriter", "to_csv"}
 GUARDED = {
     ("_files.py", "csv.writer"),
-    ("frames.py", "csv.CSVWriter"),
+    ("columns.py", "csv.CSVWriter"),
     ("studies.py", "csv.write_csv"),
 }
 TEXTS = [
@@ -43,7 +43,7 @@ def calls_of_writers(path: Path) -> Iterator[str]:
 
 def test_nothing_else_writes_csv():
     found = {(path.name, name) for path in SOURCES for name in calls_of_writers(path)}
-    assert found == GUARDED, "Use _files.csv_text or tables.frames."
+    assert found == GUARDED, "Use _files.csv_text or tables.columns."
 
 
 def tables(text: str) -> dict[str, pa.Table]:
@@ -90,7 +90,7 @@ def test_a_table_has_safe_texts_and_numbers(writer, kind, tmp_path):
 @pytest.mark.parametrize("text", [text for text in TEXTS if text == text.strip() and "\n" not in text])
 def test_spans_have_safe_texts_and_are_read_as_they_were(name, text, tmp_path):
     spans, _ = make_spans([-2.5, 0.0], [1.0, 1.0], [text, "rest"], [text, text], [text, text])
-    delimited.write(spans, tmp_path / name, layout="bids" if name.startswith("bids") else "spans")
+    delimited.write(spans, tmp_path / name, bids=name.startswith("bids"))
     rows = cells(tmp_path / name, "\t" if name.endswith("tsv") else ",")
     assert rows[1][2:] == [safe(text)] * 3
     assert rows[1][0] == "-2.5"

@@ -195,8 +195,7 @@ def _describe_annotators(fitted: Consensus, steps: AuditSteps, people: list[str]
     found = []
     for number, name in enumerate(people):
         entry: dict[str, Any] = {"annotator": name, "labels": int(labels[number])}
-        groups = {"differs": fitted.differs, "against": fitted.against_others, "change": fitted.drift}
-        for key, values in groups.items():
+        for key, values in (("differs", fitted.differs), ("against", fitted.against_others), ("change", fitted.drift)):
             entry |= {f"{key}{end}": value for end, value in zip((*ends, "_p"), values[number], strict=False)}
         entry["over_clock"] = fitted.differs_over_clock[:, number].T
         found.append(entry)

@@ -114,11 +114,8 @@ def _header(path: Path) -> list[str]:
 
 def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[str]]]:
     """The header and the lines below it; in a file of BORIS there may be a preface above the header."""
-    if header_only:
-        with path.open("rb") as file:
-            content = file.read(1 << 16)
-    else:
-        content = path.read_bytes()
+    with path.open("rb") as file:
+        content = file.read(1 << 16 if header_only else -1)
     try:
         text = content.decode("utf-8-sig", "ignore" if header_only else "strict")
     except UnicodeDecodeError:

@@ -55,9 +55,8 @@ def read_spans(path: str | Path, **options: Any) -> SpanFile:
 def adapter_of(path: Path) -> SpanFormat:
     """The format of a file, by its extension; one beside a header of WFDB holds its annotations."""
     suffix = path.suffix.lower()
-    for adapter in ADAPTERS.values():
-        if suffix in adapter.extensions:
-            return adapter
+    if found := [adapter for adapter in ADAPTERS.values() if suffix in adapter.extensions]:
+        return found[0]
     if path.with_suffix(".hea").is_file() or suffix.startswith((".issues", ".corrected")):  # its extension is free
         return ADAPTERS["wfdb"]
     known = ", ".join(end for adapter in ADAPTERS.values() for end in adapter.extensions)
@@ -203,7 +202,7 @@ def _regions(task: dict[str, Any], fallback: str) -> Iterator[tuple[Any, ...]]:
     recording = next((str(data[name]) for name in NAMES if isinstance(data.get(name), str | int)), fallback)
     if not any(isinstance(task.get(name), list) for name in ("annotations", "completions", "predictions")):
         for value in task.values():  # JSON-MIN: the regions lie in the task itself
-            if isinstance(value, list) and value and isinstance(value[0], dict) and TYPE in value[0]:
+            if isinstance(value, list):
                 yield from _values(value, task.get("annotator"), recording)
         return
     done = [one for one in _list(task, "annotations", "completions") if not one.get("was_cancelled")]
@@ -488,8 +487,7 @@ def read_mne(path: Path, mne: Any) -> SpanFile:
             _check_tags(path)
         if path.name.endswith((ANNOTATIONS, "_annot.fif")):
             notes, name = mne.read_annotations(path), path.name[: -len(ANNOTATIONS)]
-            spans, messages = make_spans(notes.onset, notes.duration, list(notes.description), None, name)
-            return SpanFile(spans, messages=messages)
+            return file_of_lines(list(zip(notes.onset, notes.duration, notes.description, strict=True)), None, name)
         return from_raw(mne.io.read_raw(path, preload=False), recording=path.stem)
 
 
