@@ -338,8 +338,7 @@ def _use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tup
     if not decisions:
         return lines, tuple(messages)
     settled = settled_labels(decisions, lines)
-    is_settled = np.zeros(len(lines), bool)
-    is_settled[settled.line] = True
+    is_settled = np.isin(np.arange(len(lines)), settled.line)
     corrected = lines["corrected"].combine_chunks()
     corrected = pc.replace_with_mask(corrected, pa.array(is_settled), pa.array(settled.label, corrected.type))
     is_issue = pc.and_not(lines["is_issue"], pa.array(is_settled))
