@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 import time
 from pathlib import Path
 
@@ -207,23 +206,3 @@ def test_a_host_that_does_not_answer_is_given_up_after_seconds(monkeypatch):
 def test_an_address_without_host_and_port_is_refused(wrong):
     with pytest.raises(ValueError, match="HOST:PORT or ray://HOST:PORT"):
         _workers._check_reachable(wrong)
-
-
-@pytest.mark.parametrize(
-    ("said", "why"), [(b"", "within 0.2 s: timed out"), (b"HTTP/1.1 400 Bad\r\n", "another program")]
-)
-def test_an_address_of_another_program_is_refused(said, why, monkeypatch):
-    monkeypatch.setattr(_workers, "PATIENCE", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer():
-            with listener.accept()[0] as connection:
-                connection.sendall(said)
-                connection.recv(100)
-                time.sleep(0 if said else 0.4)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(ValueError, match=why):
-            _workers._check_reachable(f"127.0.0.1:{listener.getsockname()[1]}")
-        thread.join()

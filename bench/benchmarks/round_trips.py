@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from labeltide.recordings.recordings import Grid, lay_on_grid
 from labeltide.recordings.spans.formats import ADAPTERS, read_spans
-from labeltide.recordings.spans.table import by_annotator, make_spans
+from labeltide.recordings.spans.table import by_annotator, lines_of, make_spans
 
 RESULTS = Path(__file__).parents[1] / "results" / "formats"
 FILES = 200
@@ -55,6 +55,22 @@ class Format(NamedTuple):
     lengths: tuple[float, ...] = (0.04, 1 / 3, 1.0, 20.0, 30.0)
 
 
+def write_sleap(spans: pa.Table, path: Path, rate: float) -> None:
+    """Events of a video for each recording at frames of the given rate, as sleap-io writes them."""
+    import sleap_io
+
+    videos: dict[str, Any] = {}
+    events = []
+    for onset, duration, label, annotator, recording, _ in lines_of(spans, *spans.column_names):
+        if recording not in videos:
+            videos[recording] = sleap_io.Video(filename=f"{recording}.mp4", open_backend=False)
+            videos[recording].fps = rate
+        first, after = round(onset * rate), round((onset + duration) * rate)
+        about = {"type": label, "video": videos[recording], "source": annotator or ""}
+        events.append(sleap_io.UserEvent(**about, start_frame=first, end_frame=max(first, after - 1)))
+    sleap_io.save_file(sleap_io.Labels(videos=list(videos.values()), events=events), str(path))
+
+
 FORMATS = [
     Format("spans, CSV", "n.csv", ADAPTERS["csv"].write, ("ann", "bob"), "exact", 0.0),
     Format("spans, TSV", "n.tsv", ADAPTERS["csv"].write, ("ann", "bob"), "exact", 0.0),
@@ -68,7 +84,7 @@ FORMATS = [
     Format(
         "SLEAP",
         "n.slp",
-        lambda s, p: ADAPTERS["sleap"].write(s, p, rate=300),
+        lambda s, p: write_sleap(s, p, 300),
         ("ann", "bob"),
         "1 frame at 300 per second",
         3.4e-3,

@@ -114,7 +114,14 @@ class RayCluster(Workers):
         try:
             while waiting:
                 (done, *_), _ = ray.wait(list(waiting), num_returns=1)
-                yield waiting.pop(done), _result(ray, done)
+                try:
+                    result = ray.get(done)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None  # what the task itself raised
+                except ray.exceptions.RayError as error:
+                    first = str(error).splitlines()[0]
+                    raise ChildProcessError(f"A Ray worker died {TRIES + 1} times: {first}") from None
+                yield waiting.pop(done), result
         finally:
             for reference in waiting:
                 ray.cancel(reference, force=True)
@@ -187,21 +194,9 @@ def _check_reachable(address: str) -> None:
     if host is None or port is None:
         raise ValueError(f"The address of a Ray cluster is auto, local, HOST:PORT or ray://HOST:PORT. Got {named!r}.")
     try:
-        with socket.create_connection((host, port), PATIENCE) as connection:
-            answers = _speaks_http2(connection)
+        socket.create_connection((host, port), PATIENCE).close()
     except OSError as error:
         raise _no_cluster(named, f"no connection within {PATIENCE:g} s: {error.strerror or error}") from None
-    if not answers:
-        raise _no_cluster(named, "another program answers there")
-
-
-def _speaks_http2(connection: socket.socket) -> bool:
-    """Whether a server answers as gRPC's do, which Ray uses: with a frame of settings. With TLS it is not known."""
-    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
-        return True
-    connection.settimeout(PATIENCE)
-    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")  # RFC 9113, section 3.4
-    return connection.recv(9)[3:4] == b"\4"
 
 
 def _no_cluster(address: str, why: str) -> ValueError:
@@ -215,15 +210,6 @@ def _run_with_threads(threads: int, task: Task, shared: Any, part: Any) -> Any:
 
     torch.set_num_threads(threads)
     return task(shared, part)
-
-
-def _result(ray: Any, reference: Any) -> Any:
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None  # what the task itself raised
-    except ray.exceptions.RayError as error:
-        raise ChildProcessError(f"A Ray worker died {TRIES + 1} times: {str(error).splitlines()[0]}") from None
 
 
 def _start_worker() -> None:

@@ -223,3 +223,13 @@ def test_annotators_whose_letters_are_the_same_have_files_of_their_own(tmp_path,
     written = export_audit(tmp_path / "out", "wfdb", tmp_path / "new", "corrected")
     assert len({path.name for path in written.files}) == len(written.files) == 4
     assert all(path.is_file() for path in written.files)
+
+
+@pytest.mark.parametrize("to", ["csv", "raven", "nsrr"])
+def test_spans_need_no_annotator_recording_or_confidence_and_any_numbers_do(tmp_path, to):
+    spans = pa.table({"label": pa.array(["W", "N1"]).dictionary_encode(), "onset": [0, 30], "duration": [30, 30]})
+    (path,) = lt.write_spans(spans, tmp_path / to, to).files
+    found = read_spans(path).spans
+    assert [found[name].to_pylist() for name in ("onset", "duration", "label")] == [[0, 30], [30, 30], ["W", "N1"]]
+    with pytest.raises(ValueError, match="Missing: onset"):
+        lt.write_spans(spans.drop_columns(["onset"]), tmp_path / "other", to)

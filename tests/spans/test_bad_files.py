@@ -179,7 +179,7 @@ def test_reading_spans_loads_no_library_until_it_is_needed():
     assert result.stdout.strip() == "[]"
 
 
-def test_every_adapter_reads_and_writes():
-    for adapter in ADAPTERS.values():
-        assert callable(adapter.read)
-        assert callable(adapter.write)
+def test_every_adapter_reads_and_all_but_that_of_sleap_write():
+    for name, adapter in ADAPTERS.items():
+        assert callable(adapter.read_file)
+        assert callable(adapter.write_file) or name == "sleap"

@@ -296,15 +296,11 @@ def test_label_tracks_of_audacity_with_frequencies_and_decimal_commas(tmp_path):
         assert lines == [(0.5, 0.75, "song, long"), (2.0, 0.0, "click")]
 
 
-@pytest.mark.parametrize("name", ["bids", "nwb", "sleap"])
+@pytest.mark.parametrize("name", ["bids", "nwb"])
 def test_annotators_and_their_confidence_are_read_back(tmp_path, name):
     adapter, file, options = delimited, "n_events.tsv", {"bids": True}
     if name != "bids":
-        adapter, file, options = (
-            ADAPTERS[name],
-            f"n.{name.replace('sleap', 'slp')}",
-            {"rate": 10} if name == "sleap" else {},
-        )
+        adapter, file, options = ADAPTERS[name], f"n.{name}", {}
         pytest.importorskip(adapter.library[0])
     spans = make_spans([0, 4.5, 9], [4.5, 1, 2], ["a", "b", "a"], ["x", None, "y"], "n", [0.25, None, 1.0])[0]
     adapter.write(spans, tmp_path / file, **options)
@@ -347,6 +343,7 @@ def test_events_of_sleap_last_to_the_end_of_their_last_frame(tmp_path):
     assert found["recording"].to_pylist() == ["cage 1", "cage 1 mouse1"]
     assert found["duration"].to_pylist() == pytest.approx([1 / 30, 1.0])
     assert found["annotator"].to_pylist() == ["predicted", None]
+    assert found["confidence"].to_pylist() == [0.5, None]
 
 
 def test_exports_of_label_studio(tmp_path):

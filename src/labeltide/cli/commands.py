@@ -146,7 +146,7 @@ def demo(
     from labeltide.demo import run_demo
 
     result = run_demo(out, people=people, days=days, seed=seed, verbose=True)
-    console.print(result, markup=False, highlight=False)
+    console.print(result)
 
 
 @app.command
@@ -171,12 +171,7 @@ def simulate(
     from labeltide.data.studies import simulate_study, write_study
 
     table = simulate_study(people=people, days=days, rate=rate, seed=seed)
-    console.print(
-        f"{table.num_rows} rows with the columns label and true_label: {write_study(table, out)}", markup=False
-    )
-
-
-OUTPUT_FORMATS = ("text", "json", "github")
+    console.print(f"{table.num_rows} rows with the columns label and true_label: {write_study(table, out)}")
 
 
 @Parameter(name="*")
@@ -190,7 +185,7 @@ class OutputOptions:
     quiet: Annotated[bool, Flag(help="Print only errors, and the result if --format is json or github.")] = False
 
     def __post_init__(self) -> None:
-        check_choice("format", self.format, OUTPUT_FORMATS)
+        check_choice("format", self.format, ("text", "json", "github"))
 
     @property
     def for_machines(self) -> bool:
@@ -290,6 +285,7 @@ def _command_options(*names: str) -> type:
 AuditCommandOptions: Any = _command_options()
 READING = ("sequence", "time", "label", "annotator", "clock", "missing", "classes", "timezone", "epoch")
 ReadingOptions: Any = _command_options(*READING)
+PredictOptions: Any = _command_options("sequence", "time", "timezone", "device")
 
 
 @app.command
@@ -331,9 +327,7 @@ def audit(
     except NoFeaturesError:
         if limit is not None or options.resume:
             raise
-        Console(stderr=True, soft_wrap=True).print(
-            "No column is left for features, so annotators are compared with each other (labeltide consensus)."
-        )
+        _say("No column is left for features, so annotators are compared with each other (labeltide consensus).")
         reading = ReadingOptions(**{name: getattr(options, name) for name in READING})
         return consensus(table, reading=reading, out=out, output=output)
     check = None if limit is None else machine_output.check_limit(result.summary, limit)
@@ -345,7 +339,7 @@ def audit(
         output.show(machine_output.audit_text(result.summary, result.page, check))
     if check is not None and check.exit_code:
         if output.quiet and not output.for_machines:
-            Console(stderr=True, soft_wrap=True).print(f"labeltide: {check.sentence}", style="red", markup=False)
+            _say(f"labeltide: {check.sentence}", style="red")
         raise SystemExit(check.exit_code)
 
 
@@ -387,14 +381,7 @@ def predict(
     table: Annotated[str, Parameter(help="A table with the same features as the audited one; it needs no labels.")],
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
-    sequence: Annotated[
-        str | None, Parameter(help="The column that names the person, night or recording of a row.")
-    ] = None,
-    time: Annotated[str | None, Parameter(help="The column that orders the rows of a sequence.")] = None,
-    timezone: Annotated[
-        str | None, Parameter(help="A time zone such as Europe/Berlin, to whose wall clock times are converted.")
-    ] = None,
-    device: Annotated[str, Parameter(help="cpu, cuda or auto, which uses a GPU if there is one.")] = "auto",
+    options: Annotated[PredictOptions, Parameter(name="*")] = PredictOptions(),  # noqa: B008  (frozen)
 ) -> None:
     """Predict the true label of every row of another table."""
     from labeltide.auditing.predict import predict_to_file
@@ -413,8 +400,7 @@ def predict(
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, visible=True)
 
-        columns = {"sequence": sequence, "time": time, "timezone": timezone}
-        rows = predict_to_file(model, table, out, **columns, device=device, on_rows=show)
+        rows = predict_to_file(model, table, out, **vars(options), on_rows=show)
     rate = f", {rows / (monotonic() - started):,.0f} a second" if rows > 1_000_000 else ""
     console.print(f"{rows} rows{rate}: {out}")
 
@@ -427,7 +413,6 @@ WAYS_ON = {  # from a command that was stopped
     "bench": " The same command goes on from here.",
 }
 
-
 NO_MEMORY = "labeltide: There is not enough memory. Free some, or give fewer rows or features."
 WAYS_OUT = {  # where the system refused to write
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), " Free some space, or name another folder."),
@@ -435,13 +420,11 @@ WAYS_OUT = {  # where the system refused to write
 }
 
 
-def _add_bench() -> None:
-    """The commands of labeltide-bench, or in their place a sentence that says what to install."""
-    if find_spec("labeltide_bench") is not None:
-        from labeltide_bench.cli import add_commands
+if find_spec("labeltide_bench") is not None:
+    from labeltide_bench.cli import add_commands
 
-        add_commands(app)
-        return
+    add_commands(app)
+else:  # in place of its commands a sentence that says what to install
     for name in BENCH:
 
         @app.command(name=name, help="Part of labeltide-bench, which is not installed.")
@@ -450,9 +433,6 @@ def _add_bench() -> None:
                 f"`labeltide {name}` is part of labeltide-bench, which is not installed. Install it with: "
                 "pip install labeltide-bench."
             )
-
-
-_add_bench()
 
 
 def main() -> None:
@@ -503,15 +483,15 @@ def _stopped_by_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = signal.signal(signal.SIGTERM, _terminate)
+
+    def terminate(*_: object) -> NoReturn:
+        raise Terminated
+
+    earlier = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, earlier)
-
-
-def _terminate(*_: object) -> NoReturn:
-    raise Terminated
 
 
 def _say(sentence: str, style: str | None = None) -> None:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide._files import to_json, write_json
 from labeltide._validation import check_choice
+from labeltide.auditing.compare import holm
 from labeltide.auditing.findings import describe_agreement
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.page import write_consensus
 from labeltide.auditing.page.verdict import consensus_text
-from labeltide.auditing.reading import AuditSteps, read_audit_steps
+from labeltide.auditing.reading import AuditSteps, decode, read_audit_steps
 from labeltide.auditing.results import draft_beside, put_in_place
 from labeltide.exporting.spans import spans_of_steps, write_spans
 from labeltide.inference.annotators import Consensus, consensus
@@ -92,15 +93,21 @@ def compare_annotators(
     >>> report.steps["consensus"].to_pylist()[0], report.spans.num_rows
     ('W', 2)
     """
-    if out is not None:
-        _check_folder(Path(out))
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+        if folder.is_file() or names - OURS or (names and not (folder / "consensus.json").is_file()):
+            raise ValueError(
+                f"The folder {str(folder)!r} must be new, empty or hold the results of a comparison alone. Name "
+                "another with --out."
+            )
     check_choice("option", next((name for name in reading if name not in READING), "sequence"), READING)
     options = AuditOptions(**reading)
     path, epoch, messages = table if isinstance(table, str | Path) else None, options.epoch, list[str]()
     request = replace(options.columns, label=annotators or options.label)
     if path is not None and _holds_spans(str(path)):
-        names = annotators.split(",") if isinstance(annotators, str) else annotators or ()
-        laid = read_annotators(path, [name.strip() for name in names], epoch)
+        chosen = annotators.split(",") if isinstance(annotators, str) else annotators or ()
+        laid = read_annotators(path, [name.strip() for name in chosen], epoch)
         table, messages, epoch = laid.table, laid.described["said"], None  # its times are seconds
         request = replace(request, label=laid.labels, sequence=SEQUENCE, time=SECONDS)
     steps = read_audit_steps(table, request, options.reading, labels_only=True)
@@ -113,10 +120,11 @@ def compare_annotators(
         )
     fitted, lines = _fit(steps, verbose)
     people = list(steps.rows.annotators or ())
-    of_class = dict(enumerate(steps.class_names))
     who = fitted.annotator_frame("pyarrow", annotators=people)
     for number, name in enumerate(("true", "recorded"), 1):
-        who = who.set_column(number, name, pa.array([of_class[code] for code in who[name].to_pylist()], pa.string()))
+        who = who.set_column(number, name, decode(who[name].to_numpy(), steps.class_names))
+    is_common = steps.clock.ndim == 1  # else annotators have clocks of their own
+    clock = steps.clock if is_common else steps.rows.steps.positions
     spans, spans_said = spans_of_steps(lines, steps.rows.columns.time, epoch)
     summary = to_json(
         {
@@ -127,8 +135,8 @@ def compare_annotators(
             "steps": len(lines),
             "labels": int((steps.labels >= 0).sum()),
             "clock": vars(steps.clocks[0]),
-            "agreement_clock": vars(steps.clocks[0]) if steps.clock.ndim == 1 else {"kind": "position"},
-            "agreement": describe_agreement(steps.labels, _common_clock(steps), people, steps.class_names),
+            "agreement_clock": vars(steps.clocks[0]) if is_common else {"kind": "position"},
+            "agreement": describe_agreement(steps.labels, clock, people, steps.class_names),
             "annotators": _describe_annotators(fitted, steps, people),
             "parts": fitted.parts,
             "departures": who.to_pylist(),
@@ -136,7 +144,6 @@ def compare_annotators(
             "said": [*messages, *steps.said, *spans_said],
         }
     )
-    folder = None if out is None else Path(out)
     if folder is not None:
         with draft_beside(folder) as draft:
             write_json(draft / "consensus.json", summary)
@@ -155,6 +162,7 @@ def _fit(steps: AuditSteps, verbose: bool) -> tuple[Consensus, pa.Table]:
     pieces = cut_consecutive(counts, min(PIECE, int(counts.max())), 0, True)
     index, clock = pieces.filled_index(), steps.clock
     real = pieces.index >= 0
+    order = np.argsort(pieces.index[real])  # of the steps in the pieces
     info, people = steps.clocks[0], list(steps.rows.annotators or ())
     fitted = consensus(
         np.where(real[..., None], steps.labels[index], -1),
@@ -166,34 +174,19 @@ def _fit(steps: AuditSteps, verbose: bool) -> tuple[Consensus, pa.Table]:
         gaps=None if steps.gaps is None else np.where(real, steps.gaps[index], 1),
         verbose=verbose,
     )
-    place, found = pieces.index[real], {}
-    values = {
-        "consensus": fitted.labels[real],
-        "probability": fitted.probabilities.max(-1)[real],
-        "another": 1 - np.take_along_axis(fitted.another, fitted.labels.clip(0)[..., None], -1)[..., 0][real],
-    }
-    for name, each in values.items():
-        found[name] = np.empty(len(place), each.dtype)
-        found[name][place] = each
-    rows, names = steps.rows, pa.array(steps.class_names, pa.string())
-    labelled = (steps.labels >= 0).any(1)
+    rows, unknown = steps.rows, (steps.labels < 0).all(1)
     sequence = pa.array([str(rows.steps.ids[code]) for code in rows.steps.sequence.tolist()], pa.string())
     columns = {"sequence": sequence, "time": rows.times.take(pa.array(rows.steps.rows)).cast(pa.string())}
-    for number, name in enumerate(people):
-        codes = steps.labels[:, number].astype(np.int64)
-        columns[f"{name} (annotator)" if name in LINES else name] = names.take(pa.array(codes, mask=codes < 0))
-    columns["consensus"] = names.take(pa.array(found["consensus"], mask=~labelled))
-    columns["probability"] = pa.array(found["probability"], mask=~labelled)
-    columns["another_differs"] = pa.array(found["another"], mask=~labelled)
+    for name, codes in zip(people, steps.labels.T, strict=True):
+        columns[f"{name} (annotator)" if name in LINES else name] = decode(codes, steps.class_names)
+    another = 1 - np.take_along_axis(fitted.another, fitted.labels.clip(0)[..., None], -1)[..., 0]
+    columns["consensus"] = decode(np.where(unknown, -1, fitted.labels[real][order]), steps.class_names)
+    columns["probability"] = pa.array(fitted.probabilities.max(-1)[real][order], mask=unknown)
+    columns["another_differs"] = pa.array(another[real][order], mask=unknown)
     return fitted, pa.table(columns)
 
 
 LINES = ("sequence", "time", "consensus", "probability", "another_differs")
-
-
-def _common_clock(steps: AuditSteps) -> np.ndarray:
-    """A moment for every step: the position, where annotators have clocks of their own."""
-    return steps.clock if steps.clock.ndim == 1 else steps.rows.steps.positions
 
 
 def _describe_annotators(fitted: Consensus, steps: AuditSteps, people: list[str]) -> list[dict[str, Any]]:
@@ -202,17 +195,13 @@ def _describe_annotators(fitted: Consensus, steps: AuditSteps, people: list[str]
     found = []
     for number, name in enumerate(people):
         entry: dict[str, Any] = {"annotator": name, "labels": int(labels[number])}
-        groups = {"differs": fitted.differs, "against": fitted.against_others, "change": fitted.drift}
-        for key, values in groups.items():
+        for key, values in (("differs", fitted.differs), ("against", fitted.against_others), ("change", fitted.drift)):
             entry |= {f"{key}{end}": value for end, value in zip((*ends, "_p"), values[number], strict=False)}
         entry["over_clock"] = fitted.differs_over_clock[:, number].T
         found.append(entry)
-    for key in ("against_p", "change_p"):  # Holm (1979): as many tests as annotators
-        known = sorted((entry for entry in found if np.isfinite(entry[key])), key=lambda entry: entry[key])
-        largest = 0.0
-        for rank, entry in enumerate(known):
-            largest = max(largest, min(1.0, (len(known) - rank) * entry[key]))
-            entry[key] = largest
+    for key in ("against_p", "change_p"):  # as many tests as annotators
+        for entry, corrected in zip(found, holm([entry[key] for entry in found]), strict=True):
+            entry[key] = corrected
     return found
 
 
@@ -241,11 +230,7 @@ def _describe_contested(lines: pa.Table, people: list[str]) -> dict[str, Any]:
         }
         for number in shown.tolist()
     ]
-    return {
-        "differs": float(np.nanmean(another)),
-        "disputed": int(disputed.sum()),
-        "stretches": stretches,
-    }
+    return {"differs": float(np.nanmean(another)), "disputed": int(disputed.sum()), "stretches": stretches}
 
 
 def _holds_spans(source: str) -> bool:
@@ -254,17 +239,3 @@ def _holds_spans(source: str) -> bool:
     if len(paths) > 1 or paths[0].is_dir() or format_of(paths[0].name) is None:
         return not any(path.suffix.lower() == ".parquet" for path in paths)
     return paths[0].suffix.lower() in (".csv", ".tsv", ".txt") and is_spans(paths[0])
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but the results of a comparison."""
-    others = sorted(path.name for path in folder.iterdir() if path.name not in OURS) if folder.is_dir() else []
-    if (
-        folder.is_file()
-        or others
-        or (folder.is_dir() and any(folder.iterdir()) and not (folder / "consensus.json").is_file())
-    ):
-        raise ValueError(
-            f"The folder {str(folder)!r} must be new, empty or hold the results of a comparison alone. Name another "
-            "with --out."
-        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from sklearn.utils.validation import check_is_fitted
 
 from labeltide import __version__
-from labeltide._files import import_extra, to_json, write_atomically
+from labeltide._files import import_extra, write_atomically, write_json
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE
 from labeltide.data.scaler import apply_scaling
@@ -111,9 +112,22 @@ def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path
     result = OnnxExport(
         paths["whole"], paths["step"] if step else None, paths["json"], paths["card"], checks, step_checks
     )
-    described = json.dumps(_description(result, found), ensure_ascii=False, indent=1)
+    described = {
+        "labeltide": __version__,
+        "method": found.estimator.name,
+        "model": model.name,
+        "causal": bool(model.is_causal),
+        "networks": model.members,
+        "classes": [str(name) for name in found.estimator.classes_],
+        "features": found.feature_names,
+        "scaled_inside": found.scaling is not None,
+        "columns": [asdict(encoder) for encoder in found.encoders],
+        "noise": {"clock": found.estimator.clock_grid_, "matrices": found.estimator.noise_matrices_},
+        "checks": [case._asdict() for case in checks],
+        "step_checks": [case._asdict() for case in step_checks],
+    }
     write_atomically(result.card, model_card(result, found).encode())
-    write_atomically(result.json, f"{described}\n".encode())
+    write_json(result.json, described)
     if step is not None:
         write_atomically(paths["step"], step)
     write_atomically(result.whole, whole)  # last, so that where it is, the others are
@@ -289,27 +303,6 @@ def run_fresh(content: bytes, runs: dict[str, np.ndarray]) -> dict[str, np.ndarr
             return {name: results[name] for name in results.files}
 
 
-def _description(result: OnnxExport, found: OnnxSource) -> dict[str, Any]:
-    """What a program needs beside the graph, and Q(t)."""
-    estimator = found.estimator
-    return to_json(
-        {
-            "labeltide": __version__,
-            "method": estimator.name,
-            "model": estimator.model_.name,
-            "causal": bool(estimator.model_.is_causal),
-            "networks": estimator.model_.members,
-            "classes": [str(name) for name in estimator.classes_],
-            "features": found.feature_names,
-            "scaled_inside": found.scaling is not None,
-            "columns": [asdict(encoder) for encoder in found.encoders],
-            "noise": {"clock": estimator.clock_grid_, "matrices": estimator.noise_matrices_},
-            "checks": [case._asdict() for case in result.checks],
-            "step_checks": [case._asdict() for case in result.step_checks],
-        }
-    )
-
-
 def model_card(result: OnnxExport, found: OnnxSource) -> str:
     """A model card (Mitchell and others 2019) in Markdown."""
     estimator, audit, rates = found.estimator, found.audit or {}, []
@@ -319,12 +312,8 @@ def model_card(result: OnnxExport, found: OnnxSource) -> str:
         wrong = 1 - np.diagonal(estimator.noise_matrices_, axis1=1, axis2=2)[chosen]
         rates = list(zip(grid[chosen].tolist(), wrong.tolist(), strict=True))
     share = [audit["noise"].get(name) for name in ("rate", "rate_lower", "rate_upper")] if audit else [None]
-    environment = Environment(
-        loader=PackageLoader("labeltide.exporting"),
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
+    loader = PackageLoader("labeltide.exporting")
+    environment = Environment(loader=loader, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
     environment.filters["plain"] = _plain
     return environment.get_template("model_card.md").render(
         result=result,
@@ -344,9 +333,7 @@ def model_card(result: OnnxExport, found: OnnxSource) -> str:
 def _plain(name: Any) -> str:
     """A user's name in Markdown: on one line, without marks that Markdown or HTML would act on."""
     shown = " ".join("".join(letter if letter.isprintable() else " " for letter in str(name)).split())
-    for mark in "\\`*_[]<>|#":
-        shown = shown.replace(mark, {"<": "&lt;", ">": "&gt;"}.get(mark, f"\\{mark}"))
-    return shown
+    return re.sub(r"[\\`*_\[\]|#]", r"\\\g<0>", shown).replace("<", "&lt;").replace(">", "&gt;")
 
 
 class OnnxSource(NamedTuple):
@@ -381,24 +368,32 @@ class OnnxSource(NamedTuple):
 
 def find_source(source: Any) -> OnnxSource:
     """The model behind a path, an estimator or the result of an audit; it computes on the CPU."""
+    audit: Mapping[str, Any] | None = None
     if isinstance(source, NoisyLabelClassifier):
         check_is_fitted(source, "model_")
-        found = OnnxSource(source.name, source)
+        name, estimator = source.name, source
     elif hasattr(source, "estimator") and hasattr(source, "summary"):  # the result of lt.audit
         name = Path(source.folder).name if source.folder else "model"
-        found = _of_audit(name, source.estimator, source.summary)
+        estimator, audit = source.estimator, source.summary
     elif isinstance(source, str | Path):
-        found = _read(Path(source))
+        name, estimator, audit = _read(Path(source))
     else:
         raise ValueError(
             "export needs a saved model, the folder of an audit, a fitted estimator or the result of labeltide.audit. "
             f"Got {type(source).__name__}."
         )
-    if not found.estimator.model_.has_onnx:
+    if not estimator.model_.has_onnx:
         raise ValueError(_refusal("This model"))
-    estimator = copy.copy(found.estimator)
+    estimator = copy.copy(estimator)
     estimator.device = "cpu"
-    return found._replace(estimator=estimator)
+    encoders = () if audit is None else tuple(encoder_from_json(dict(fields)) for fields in audit["encoders"])
+    count = sum(len(encoder.names) for encoder in encoders)
+    if audit is not None and count != estimator.n_features_in_:
+        raise ValueError(
+            f"The audit names {count} features and its model takes {estimator.n_features_in_}: the files do not belong "
+            "together. Audit again."
+        )
+    return OnnxSource(name, estimator, encoders, audit)
 
 
 def _refusal(what: str) -> str:
@@ -409,13 +404,13 @@ def _refusal(what: str) -> str:
     )
 
 
-def _read(path: Path) -> OnnxSource:
+def _read(path: Path) -> tuple[str, NoisyLabelClassifier, Mapping[str, Any] | None]:
     if not path.exists():
         raise FileNotFoundError(f"There is no file or folder {str(path)!r}.")
     folder = path if path.is_dir() else path.parent.parent
     if (folder / AUDIT).is_file() and (folder / MODEL / MODEL_FILE).is_file():
         audit = load_audit_json(folder, ("encoders", "table.name"))
-        return _of_audit(folder.resolve().name, load(folder / MODEL / MODEL_FILE), audit)
+        return folder.resolve().name, load(folder / MODEL / MODEL_FILE), audit
     if path.is_dir():
         raise ValueError(
             f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
@@ -426,15 +421,4 @@ def _read(path: Path) -> OnnxSource:
         raise ValueError(f"{str(path)!r} is not a model that labeltide saved: {error}") from None
     if is_own:
         raise ValueError(_refusal(str(path)))
-    return OnnxSource(path.stem, load(path))
-
-
-def _of_audit(name: str, estimator: NoisyLabelClassifier, audit: Mapping[str, Any]) -> OnnxSource:
-    encoders = tuple(encoder_from_json(dict(fields)) for fields in audit["encoders"])
-    count = sum(len(encoder.names) for encoder in encoders)
-    if count != estimator.n_features_in_:
-        raise ValueError(
-            f"The audit names {count} features and its model takes {estimator.n_features_in_}: the files do not belong "
-            "together. Audit again."
-        )
-    return OnnxSource(name, estimator, encoders, audit)
+    return path.stem, load(path), None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from labeltide.auditing.decisions import settled_labels
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
 from labeltide.recordings.spans.formats import ADAPTERS
-from labeltide.recordings.spans.table import by_annotator, by_recording, make_spans, no_spans
+from labeltide.recordings.spans.table import SCHEMA, by_annotator, by_recording, make_spans, no_spans
 from labeltide.tables.columns import code_values
 from labeltide.tables.times import seconds_of_unit
 
@@ -69,7 +70,7 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     _validation.check_choice("what", what, WHAT)
     folder = Path(folder)
     _validation.check_choice("to", to, FORMATS)
-    issues, corrected, places, said = read_audit_spans(folder, arrow=to != "labelstudio")
+    issues, corrected, places, said = _read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: spans for kind, spans in zip(WHAT, (issues, corrected), strict=False) if what in (kind, "both")}
     messages = [*said, *(f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows)]
     place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
@@ -82,8 +83,8 @@ def write_spans(spans: pa.Table, out: str | Path, to: str) -> SpanExport:
 
     Parameters
     ----------
-    spans : Arrow table with the columns onset and duration in seconds, label, annotator and recording
-        As `labeltide.read_spans` gives them; the last two may be null.
+    spans : Arrow table with the columns onset and duration in seconds, label, annotator, recording and confidence
+        As `labeltide.read_spans` gives them; the last three may be null, or missing.
     out : a folder, new or empty
     to : one of FORMATS
 
@@ -95,22 +96,29 @@ def write_spans(spans: pa.Table, out: str | Path, to: str) -> SpanExport:
     ['project.boris']
     """
     _validation.check_choice("to", to, FORMATS)
+    given = dict(zip(spans.column_names, spans.columns, strict=True))
+    if missing := [name for name in ("onset", "duration", "label") if name not in given]:
+        raise ValueError(f"Spans must have the columns onset, duration and label. Missing: {', '.join(missing)}.")
+    columns = [given.get(each.name, pa.nulls(len(spans), each.type)) for each in SCHEMA]
+    spans = pa.table(columns, SCHEMA.names).cast(SCHEMA)
     names = pc.fill_null(spans["recording"], "recording")
-    spans = spans.set_column(spans.column_names.index("recording"), "recording", names)
-    return _write({"": spans} if spans.num_rows else {}, to, Path(out), dict.fromkeys(pc.unique(names).to_pylist()))
+    spans = spans.set_column(SCHEMA.get_field_index("recording"), "recording", names)
+    places = {name: Place() for name in pc.unique(names).to_pylist()}
+    return _write({"": spans} if spans.num_rows else {}, to, Path(out), places)
 
 
-def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place | None]) -> SpanExport:
+def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place]) -> SpanExport:
     """Write spans of every kind to a folder, whole or not at all."""
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
     restore_interrupted(place)  # removes the draft of an export that was killed
     several = len({who for spans in kinds.values() for who in by_annotator(spans)}) > 1 or "" in kinds
-    planned, messages = _plan(kinds, to, list(places), several), list[str]()
+    planned, messages = _plan(kinds, to, list(places), several) if kinds else [], list[str]()
+    files = {name: each.signals for name, each in places.items() if each.signals}
     if planned:
         with draft_beside(place) as draft:
             for name, spans, recording in planned:
-                about = places.get(recording) or Place(None, None, 1000.0)
+                about = places.get(recording, Place())
                 options: dict[str, dict[str, Any]] = {  # what the writer of a format needs to know of the recording
                     "bids": {"bids": True},
                     "edf": {"start": about.began},
@@ -118,9 +126,7 @@ def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str
                     "wfdb": {"rate": about.rate},
                     "raven": {"rate": about.rate},
                     "textgrid": {"end": about.end},
-                    "labelstudio": {
-                        "files": {key: each.signals for key, each in places.items() if each and each.signals}
-                    },
+                    "labelstudio": {"files": files},
                 }
                 adapter = ADAPTERS["csv" if to == "bids" else to]
                 messages += adapter.write(spans, draft / name, **options.get(to, {}))
@@ -134,8 +140,6 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
     """The name of each file, its spans and its recording; `several` annotators are told apart."""
     if to == "csv":
         return [(f"{kind or 'spans'}.csv", spans, "") for kind, spans in kinds.items()]
-    if not kinds:
-        return []
     stems = dict(zip(recordings, _file_names(recordings), strict=True))
     if to in WHOLE or to in TIERS:
         tables = []
@@ -148,30 +152,22 @@ def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: b
         if to in WHOLE:
             return [(WHOLE[to], whole, "")]
         return [(stems[name] + TIERS[to], part, name) for name, part in by_recording(whole).items() if name is not None]
-    parts: list[tuple[str, pa.Table, str]] = []
-    taken: set[str] = set()
+    parts: dict[str, tuple[pa.Table, str]] = {}
     for kind, spans in kinds.items():
         for recording, part in by_recording(spans).items():
             if recording is None:
                 continue
             for annotator, own in by_annotator(part).items():
                 who = [annotator] if several and annotator else []
-                start, end = (
-                    ("_" if to == "bids" else "-").join(filter(None, [stems[recording], kind, *_file_names(who)])),
-                    SINGLE[to],
-                )
+                start = ("_" if to == "bids" else "-").join(filter(None, [stems[recording], kind, *_file_names(who)]))
                 if to == "wfdb":  # the extension is the annotator, of letters alone
-                    start = (
-                        re.sub(r"[^-\w]", "_", stems[recording])
-                        + f".{kind or 'labels'}"
-                        + re.sub("[^a-zA-Z]", "", "".join(who))
-                    )
-                name, letter = start + end, "b"
-                while name in taken:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
-                    name, letter = f"{start}{letter}{end}", chr(ord(letter) + 1)
-                taken.add(name)
-                parts.append((name, own, recording))
-    return parts
+                    start = re.sub(r"[^-\w]", "_", stems[recording])
+                    start += f".{kind or 'labels'}{re.sub('[^a-zA-Z]', '', ''.join(who))}"
+                name, letter = start + SINGLE[to], "b"
+                while name in parts:  # of annotators r1 and r2, only the letters may be in the name of a file of WFDB
+                    name, letter = f"{start}{letter}{SINGLE[to]}", chr(ord(letter) + 1)
+                parts[name] = (own, recording)
+    return [(name, *part) for name, part in parts.items()]
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -183,13 +179,10 @@ def _distinct(names: Sequence[str], form: str = "{} ({})") -> list[str]:
     """Distinct names without blanks around them: the second "p0" becomes "p0 (2)"."""
     found, taken = [""] * len(names), set[str]()
     for index in sorted(range(len(names)), key=lambda index: names[index] != names[index].strip()):
-        base = wish = names[index].strip() or "unnamed"
-        number = 1
-        while wish in taken:
-            number += 1
-            wish = form.format(base, number)
-        taken.add(wish)
-        found[index] = wish
+        base = names[index].strip() or "unnamed"
+        wishes = chain([base], (form.format(base, number) for number in count(2)))
+        found[index] = next(wish for wish in wishes if wish not in taken)
+        taken.add(found[index])
     return found
 
 
@@ -205,13 +198,13 @@ TOUCHING = 1e-3  # of a step, between two rows that follow each other
 class Place:
     """Where a recording lies: the wall clock at second 0, its end, its samples in a second, and its file of signals."""
 
-    began: datetime | None
-    end: float | None
-    rate: float
+    began: datetime | None = None
+    end: float | None = None
+    rate: float = 1000.0
     signals: str | None = None
 
 
-def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, dict[str, Place], tuple[str, ...]]:
+def _read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, dict[str, Place], tuple[str, ...]]:
     """Spans of the issues and of the corrected labels, the place of every recording, and messages.
 
     Without arrow an issue is labelled with the suggestion alone. Rows that follow each other and have the same
@@ -221,7 +214,7 @@ def read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, 
     lines = read_labels(Path(folder), COLUMNS + CHANCES)
     if not len(lines):
         raise ValueError(f"The audit in {str(folder)!r} has no labels to write. Audit again.")
-    lines, messages = use_settled(Path(folder), audit, lines)
+    lines, messages = _use_settled(Path(folder), audit, lines)
     lines, renamed = _with_distinct_classes(_with_single_annotator(lines, audit))
     messages += renamed
     if audit.get("recordings"):
@@ -282,12 +275,7 @@ def spans_of_steps(lines: pa.Table, time: str | None, unit: float | None) -> tup
 def _rows_of_table(
     lines: pa.Table, name: str | None, unit: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:
-    """Times from the time column `name`; a row lasts until the next, at most as long as is usual.
-
-    Numbers are in `unit` seconds or the unit that the column's name says; where it says none, a sentence says that
-    seconds are assumed.
-    Without times, the number of each row in its sequence counts as seconds.
-    """
+    """Times from the column `name`, in its unit or `unit` seconds; a row lasts until the next, at most as usual."""
     if name is None:
         sequence = np.array(lines["sequence"].to_pylist(), dtype=object)
         row = lines["row"].to_numpy() if "row" in lines.column_names else np.arange(len(lines))
@@ -295,7 +283,7 @@ def _rows_of_table(
         for each in dict.fromkeys(sequence):
             own = sequence == each
             distinct, onset[own] = np.unique(row[own], return_inverse=True)
-            places[each] = Place(None, float(len(distinct)), 1000.0)
+            places[each] = Place(end=float(len(distinct)))
         said = "The table has no times, so its rows count as seconds from the first of each sequence."
         return onset, np.ones(len(row)), places, (said,)
     moments, dated = read_times(lines["time"])
@@ -316,7 +304,7 @@ def _rows_of_table(
         began = np.datetime64(round(distinct[0] * 1e6), "us").item() if dated else None
         if dated:
             onset[own] -= distinct[0]
-        places[name] = Place(began, float((onset[own] + length[own]).max()), 1000.0)
+        places[name] = Place(began, float((onset[own] + length[own]).max()))
     return onset, length, places, messages
 
 
@@ -341,12 +329,8 @@ def _merge(timed: pa.Table, label: Any, confidence: Any) -> pa.Table:
     return make_spans(onset[first], duration, label, annotator, recording, sure.round(4))[0]
 
 
-def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """The labels with settled ones as the corrected ones, and sentences about it; a settled label is not an issue.
-
-    Decisions are those of a review and the verdicts that were typed into issues.csv. Labels on which reviewers differ
-    stay as the audit left them.
-    """
+def _use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    """The labels with those that a review or verdicts in issues.csv settled as corrected ones and no issues."""
     decisions, n_other = find_decisions(folder, audit)
     messages = []
     if n_other:
@@ -354,8 +338,7 @@ def use_settled(folder: Path, audit: Mapping[str, Any], lines: pa.Table) -> tupl
     if not decisions:
         return lines, tuple(messages)
     settled = settled_labels(decisions, lines)
-    is_settled = np.zeros(len(lines), bool)
-    is_settled[settled.line] = True
+    is_settled = np.isin(np.arange(len(lines)), settled.line)
     corrected = lines["corrected"].combine_chunks()
     corrected = pc.replace_with_mask(corrected, pa.array(is_settled), pa.array(settled.label, corrected.type))
     is_issue = pc.and_not(lines["is_issue"], pa.array(is_settled))

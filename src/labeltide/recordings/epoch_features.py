@@ -53,9 +53,8 @@ def field_of(name: str, unit: str, asked: str | None = None) -> str:
 def channel_features(signal: Signal, starts: np.ndarray, length: float, field: str) -> EpochFeatures:
     """Features of one channel in the epochs that begin at `starts`, in seconds; loaded block by block."""
     samples = int(signal.rate * length + 1e-6)
-    parts = []
-    for epochs in blocks(signal, starts, length):
-        parts.append(FIELDS[field](epochs, signal.rate) if samples >= MIN_SAMPLES else {"mean": epochs.mean(1)})
+    features = FIELDS[field] if samples >= MIN_SAMPLES else lambda epochs, rate: {"mean": epochs.mean(1)}
+    parts = [features(epochs, signal.rate) for epochs in blocks(signal, starts, length)]
     return {f"{signal.name}: {name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -72,10 +71,9 @@ def magnitude_features(axes: Sequence[Signal], starts: np.ndarray, length: float
 def own_features(signals: Sequence[Signal], starts: np.ndarray, length: float, function: OwnFeatures) -> EpochFeatures:
     """Features that the user's own function makes of each epoch: it gets {channel: samples} and {channel: rate}."""
     rates = {signal.name: signal.rate for signal in signals}
-    rows = []
-    for block in zip(*(blocks(signal, starts, length) for signal in signals), strict=True):
-        for epoch in zip(*block, strict=True):
-            rows.append(dict(function(dict(zip(rates, epoch, strict=True)), rates)))
+    loaded = zip(*(blocks(signal, starts, length) for signal in signals), strict=True)
+    epochs = (dict(zip(rates, epoch, strict=True)) for block in loaded for epoch in zip(*block, strict=True))
+    rows = [dict(function(epoch, rates)) for epoch in epochs]
     names = list(rows[0])
     if not names or any(list(row) != names for row in rows):
         raise ValueError(

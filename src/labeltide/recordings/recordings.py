@@ -18,15 +18,7 @@ import pyarrow.compute as pc
 
 from labeltide import _validation
 from labeltide._validation import UnanswerableError
-from labeltide.recordings.epoch_features import (
-    FIELDS,
-    EpochFeatures,
-    OwnFeatures,
-    channel_features,
-    field_of,
-    magnitude_features,
-    own_features,
-)
+from labeltide.recordings import epoch_features
 from labeltide.recordings.spans.delimited import is_boris, is_spans
 from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, is_raw, read_spans
 from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
@@ -38,7 +30,7 @@ from labeltide.tables.words import LESSER_TIMES, SEQUENCES, TIMES, UNRECORDED, m
 SEQUENCE, TIME, SECONDS, LABEL = "recording", "onset", "onset (s)", "label"
 USUAL_EPOCH = {"eeg": 30.0, "muscle": 30.0}  # in seconds, where the spans do not tell; 1 s for other fields
 MAX_EPOCH = 600.0  # seconds  # of an epoch that is taken from the spans
-CHOICES = (*FIELDS, "sleep")
+CHOICES = (*epoch_features.FIELDS, "sleep")
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ class RecordingRequest:
     labels: Any = None
     epoch: float | None = None
     field: str | None = None
-    features: OwnFeatures | None = None
+    features: epoch_features.OwnFeatures | None = None
     described: dict[str, Any] | None = None
 
     @property
@@ -137,7 +129,8 @@ def read_epochs(
     wall_clock : times are moments, where all recordings say when they began; else seconds from the beginning
     """
     recordings = open_recordings(source, request.labels, labelled)
-    fields = {field_of(s.name, s.unit, request.field) for recording in recordings for s in recording.file.signals}
+    every_signal = [signal for recording in recordings for signal in recording.file.signals]
+    fields = {epoch_features.field_of(signal.name, signal.unit, request.field) for signal in every_signal}
     usual = max((USUAL_EPOCH.get(field, 1.0) for field in fields), default=1.0)
     every = [spans for recording in recordings for spans in recording.spans.values()]
     epoch, messages = _choose_epoch(every, usual, request.epoch)
@@ -227,29 +220,29 @@ def read_annotators(source: str | Path, chosen: Sequence[str] = (), epoch: float
                 is_named = recording not in (None, path.stem)
                 name = str(recording) if is_named or who is not None else rest or "recording"
                 found.setdefault(name, {}).setdefault(who or (path.stem if is_named else own), []).append(spans)
-    people = list(chosen) or sorted({who for each in found.values() for who in each})
     known = {who for each in found.values() for who in each}
+    people = list(chosen) or sorted(known)
     if len(people) < 2 or not known.issuperset(people):
         raise ValueError(
             "To compare annotators, the files must hold spans of at least two: a column annotator, tiers, or one file "
             f"for each of them. Found {quoted(sorted(known)) or 'none'}."
         )
-    tables = {who: {name: pa.concat_tables(each[who]) for name, each in found.items() if who in each} for who in people}
-    length, chosen_epoch = _choose_epoch([part for each in tables.values() for part in each.values()], 1.0, epoch)
+    parts = [part for each in found.values() for who in people for part in each.get(who, ())]
+    length, chosen_epoch = _choose_epoch(parts, 1.0, epoch)
     rows, counts = [], Counter[str]()
     for name, each in found.items():
-        ends = [part["onset"].to_numpy() + part["duration"].to_numpy() for part in map(pa.concat_tables, each.values())]
-        grid = Grid(0.0, length, max(1, int(np.ceil(max(end.max(initial=0) for end in ends) / length - TOLERANCE))))
+        every = pa.concat_tables(part for parts in each.values() for part in parts)
+        end = (every["onset"].to_numpy() + every["duration"].to_numpy()).max(initial=0)
+        grid = Grid(0.0, length, max(1, int(np.ceil(end / length - TOLERANCE))))
         columns = {SEQUENCE: pa.array([name] * grid.count), SECONDS: pa.array(grid.onsets)}
         for who in people:
-            laid = lay_on_grid(tables[who].get(name, no_spans()), grid)
+            laid = lay_on_grid(pa.concat_tables(each.get(who, [no_spans()])), grid)
             columns[_column_of(who)] = pa.array(laid.labels, pa.string())
-            counts.update(laid.counts if name in tables[who] else {})
+            counts.update(laid.counts if who in each else {})
         rows.append(pa.table(columns))
     messages += [*chosen_epoch, *say_counts({**counts, "gaps": 0}, length)]
-    return EpochTable(
-        pa.concat_tables(rows), list(map(_column_of, people)), [], {"said": list(dict.fromkeys(messages))}
-    )
+    about = {"said": list(dict.fromkeys(messages))}
+    return EpochTable(pa.concat_tables(rows), list(map(_column_of, people)), [], about)
 
 
 def _column_of(annotator: str) -> str:
@@ -257,18 +250,18 @@ def _column_of(annotator: str) -> str:
     return f"{annotator} (annotator)" if annotator in (SEQUENCE, TIME, SECONDS) else annotator
 
 
-def _features(signals: Sequence[Signal], grid: Grid, request: RecordingRequest) -> EpochFeatures:
+def _features(signals: Sequence[Signal], grid: Grid, request: RecordingRequest) -> epoch_features.EpochFeatures:
     if request.features is not None:
-        return own_features(signals, grid.onsets, grid.length, request.features)
-    found: EpochFeatures = {}
+        return epoch_features.own_features(signals, grid.onsets, grid.length, request.features)
+    found: epoch_features.EpochFeatures = {}
     names = unique_texts(signal.name for signal in signals)
     moving = []
     for name, signal in zip(names, signals, strict=True):
-        field = field_of(signal.name, signal.unit, request.field)
-        found |= channel_features(replace(signal, name=name), grid.onsets, grid.length, field)
+        field = epoch_features.field_of(signal.name, signal.unit, request.field)
+        found |= epoch_features.channel_features(replace(signal, name=name), grid.onsets, grid.length, field)
         moving += [signal] if field == "movement" else []
     if len(moving) == 3 and len({(signal.rate, signal.count) for signal in moving}) == 1:
-        found |= magnitude_features(moving, grid.onsets, grid.length)
+        found |= epoch_features.magnitude_features(moving, grid.onsets, grid.length)
     return found
 
 
@@ -685,23 +678,21 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
 
 def say_counts(counts: Mapping[str, int], length: float) -> tuple[str, ...]:
     """A sentence for every rule that was applied."""
-    sentences = {
-        "overlaps": "{} under spans of different labels: the label that covers most of the epoch counts.",
-        "gaps": "{} without a label, because none covers half of the epoch.",
-        "clipped": "{} cut off where the signals begin or end.",
-        "outside": "{} outside the signals left out.",
-        "offsets": "{} beginning or ending inside an epoch: each epoch takes the label that covers most of it.",
-        "events": "{} without duration left out: an event covers no epoch.",
-        "unscored": "{} labelled as not scored left out.",
+    of_epochs = {
+        "overlaps": "under spans of different labels: the label that covers most of the epoch counts.",
+        "gaps": "without a label, because none covers half of the epoch.",
     }
-    of_steps = ("overlaps", "gaps")
-    messages = []
-    for name, sentence in sentences.items():
-        count = counts.get(name, 0)
-        noun = f"epoch of {length:g} s" if name in of_steps else "span"
-        plural = f"epochs of {length:g} s" if name in of_steps else "spans"
-        if count:
-            messages.append(sentence.format(f"{count} {noun if count == 1 else plural}"))
+    of_spans = {
+        "clipped": "cut off where the signals begin or end.",
+        "outside": "outside the signals left out.",
+        "offsets": "beginning or ending inside an epoch: each epoch takes the label that covers most of it.",
+        "events": "without duration left out: an event covers no epoch.",
+        "unscored": "labelled as not scored left out.",
+    }
+    messages = list[str]()
+    for noun, unit, sentences in (("epoch", f" of {length:g} s", of_epochs), ("span", "", of_spans)):
+        found = [(counts.get(name, 0), sentence) for name, sentence in sentences.items()]
+        messages += [f"{count} {noun}{'s' if count > 1 else ''}{unit} {sentence}" for count, sentence in found if count]
     return tuple(messages)
 
 

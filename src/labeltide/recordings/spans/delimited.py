@@ -25,9 +25,9 @@ from labeltide.recordings.spans.table import (
     by_annotator,
     by_recording,
     check_writable,
+    file_of_lines,
     lines_of,
     make_spans,
-    spans_of_lines,
 )
 
 MISSING = ("", "n/a")  # as BIDS writes it
@@ -56,9 +56,7 @@ def read_file(path: Path) -> SpanFile:
     """Read spans; the recording is the name of the file where no column says it."""
     header, lines = _rows(path)
     names = [name.strip().casefold() for name in header]
-    spans, messages = (join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
-    observations = dict(name_recordings(names, lines, path.stem)) if OBSERVATION in names else {}
-    return SpanFile(spans, messages=messages, observations=observations)
+    return (_join_events if is_boris_events(names) else _from_columns)(names, lines, path.stem)
 
 
 def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
@@ -73,9 +71,8 @@ def write(spans: pa.Table, path: str | Path, *, bids: bool = False) -> None:
     if spans["confidence"].null_count == len(spans):
         spans = spans.drop_columns(["confidence"])
     head = ["trial_type" if bids and name == "label" else name for name in spans.column_names]
-    missing = "n/a" if bids else None
     lines = lines_of(spans, *spans.column_names)
-    rows = [[missing if cell is None else cell for cell in line] for line in lines]
+    rows = [["n/a" if bids and cell is None else cell for cell in line] for line in lines]
     write_atomically(path, csv_text([head, *rows], "\t" if tabs else ",").encode())
 
 
@@ -117,11 +114,8 @@ def _header(path: Path) -> list[str]:
 
 def _rows(path: Path, header_only: bool = False) -> tuple[list[str], list[list[str]]]:
     """The header and the lines below it; in a file of BORIS there may be a preface above the header."""
-    if header_only:
-        with path.open("rb") as file:
-            content = file.read(1 << 16)
-    else:
-        content = path.read_bytes()
+    with path.open("rb") as file:
+        content = file.read(1 << 16 if header_only else -1)
     try:
         text = content.decode("utf-8-sig", "ignore" if header_only else "strict")
     except UnicodeDecodeError:
@@ -150,7 +144,7 @@ def _column(names: Sequence[str], role: str) -> int | None:
     return next((names.index(name) for name in COLUMNS[role] if name in names), None)
 
 
-def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa.Table, tuple[str, ...]]:
+def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> SpanFile:
     indices = {role: _column(names, role) for role in COLUMNS}
     if indices["duration"] is None and indices["end"] is None:
         raise ValueError("there is no column of durations or ends. Name it duration or end")
@@ -167,12 +161,14 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> tuple[
     else:
         duration = _numbers(columns["end"]) - onset
         duration[[cell is None for cell in columns["end"]]] = 0.0  # BORIS: a point event has no stop
-    if OBSERVATION in names and indices["recording"] == names.index(OBSERVATION):
-        recording = [name for name, _ in name_recordings(names, lines, stem)]
+    observed = _name_recordings(names, lines, stem) if OBSERVATION in names else []
+    if observed and indices["recording"] == names.index(OBSERVATION):
+        recording = [name for name, _ in observed]
     else:
         recording = [name or stem for name in columns.get("recording", [None] * len(lines))]
     confidence = _numbers(columns["confidence"]) if "confidence" in columns else None
-    return make_spans(onset, duration, columns["label"], columns.get("annotator"), recording, confidence)
+    spans, messages = make_spans(onset, duration, columns["label"], columns.get("annotator"), recording, confidence)
+    return SpanFile(spans, messages=messages, observations=dict(observed))
 
 
 def _cell(line: list[str], index: int) -> str | None:
@@ -186,21 +182,22 @@ def _names(lines: list[list[str]], index: int, cells: list[str | None]) -> list[
     return cells if len(set(cells)) == len(set(raw)) else raw
 
 
+def _number(cell: str | None) -> float:
+    """A number with a point or a comma, NaN for what is none."""
+    try:
+        return float((cell or "").replace(",", "."))
+    except ValueError:
+        return np.nan
+
+
 def _numbers(cells: list[str | None]) -> np.ndarray:
-    """The numbers of a column, NaN for what is none."""
-    values = np.full(len(cells), np.nan)
-    for index, cell in enumerate(cells):
-        try:
-            values[index] = np.nan if cell is None else float(cell.replace(",", "."))
-        except ValueError:
-            continue
-    return values
+    return np.array([_number(cell) for cell in cells], dtype=np.float64)
 
 
 # Exports of BORIS: subjects of an observation, and tabular events with starts and stops.
 
 
-def name_recordings(names: Sequence[str], lines: Sequence[list[str]], stem: str) -> list[tuple[str, str]]:
+def _name_recordings(names: Sequence[str], lines: Sequence[list[str]], stem: str) -> list[tuple[str, str]]:
     """The recording and the observation of each line; the recording has the subject behind it where there is one."""
     found = []
     for line in lines:
@@ -216,22 +213,21 @@ def is_boris_events(names: Sequence[str]) -> bool:
     return BEHAVIOUR in names and TIME in names and any(name in names for name in STATUS)
 
 
-def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa.Table, tuple[str, ...]]:
+def _join_events(names: list[str], lines: list[list[str]], stem: str) -> SpanFile:
     """Spans from starts and stops; points have no duration, and a start without a stop is left out and counted."""
     place = {name: names.index(name) for name in (BEHAVIOUR, TIME)}
     status = names.index(next(name for name in STATUS if name in names))
     opened: dict[tuple[str, str], float] = {}
     found: list[tuple[float, float, str, None, str]] = []
     unpaired = 0
-    for line, (recording, _) in zip(lines, name_recordings(names, lines, stem), strict=True):
+    named = _name_recordings(names, lines, stem)
+    for line, (recording, _) in zip(lines, named, strict=True):
         cells = {name: line[k].strip() if k < len(line) else "" for name, k in place.items()}
         key, kind = (recording, cells[BEHAVIOUR]), line[status].strip().upper() if status < len(line) else ""
-        try:
-            time = float(cells[TIME].replace(",", "."))
-        except ValueError:
+        time = _number(cells[TIME])
+        if np.isnan(time):
             unpaired += 1
-            continue
-        if kind.startswith("START"):
+        elif kind.startswith("START"):
             unpaired += key in opened
             opened[key] = time
         elif kind.startswith("STOP") and key in opened:
@@ -242,12 +238,9 @@ def join_events(names: list[str], lines: list[list[str]], stem: str) -> tuple[pa
         else:
             unpaired += 1
     unpaired += len(opened)
-    spans, messages = spans_of_lines(found)
-    if unpaired:
-        messages += (
-            f"{unpaired} line{'s' if unpaired > 1 else ''} of BORIS without a matching start or stop left out.",
-        )
-    return spans, messages
+    message = f"{unpaired} line{'s' if unpaired > 1 else ''} of BORIS without a matching start or stop left out."
+    observations = dict(named) if OBSERVATION in names else {}
+    return file_of_lines(found, messages=(message,) if unpaired else (), observations=observations)
 
 
 # Projects of BORIS (.boris, JSON of format 7): an observation has events. Those of a behaviour that is a state are its
@@ -275,9 +268,7 @@ def read_project(path: Path) -> SpanFile:
             kind = "POINT" if behaviour not in states else "STOP" if (subject, behaviour) in begun else "START"
             begun ^= {(subject, behaviour)}
             lines.append([observation, subject, behaviour, str(time), kind])
-    names = [OBSERVATION, SUBJECT, BEHAVIOUR, TIME, STATUS[0]]
-    spans, messages = join_events(names, lines, path.stem)
-    return SpanFile(spans, messages=messages, observations=dict(name_recordings(names, lines, path.stem)))
+    return _join_events([OBSERVATION, SUBJECT, BEHAVIOUR, TIME, STATUS[0]], lines, path.stem)
 
 
 def write_project(spans: pa.Table, path: Path) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import struct
@@ -29,13 +28,13 @@ from labeltide.recordings.spans.table import (
     check_spans_file,
     check_writable,
     count_overlaps,
+    file_of_lines,
     guard_load,
     library_errors,
     lines_of,
     make_spans,
     no_spans,
     parse_xml,
-    spans_of_lines,
     write_with,
 )
 
@@ -56,9 +55,8 @@ def read_spans(path: str | Path, **options: Any) -> SpanFile:
 def adapter_of(path: Path) -> SpanFormat:
     """The format of a file, by its extension; one beside a header of WFDB holds its annotations."""
     suffix = path.suffix.lower()
-    for adapter in ADAPTERS.values():
-        if suffix in adapter.extensions:
-            return adapter
+    if found := [adapter for adapter in ADAPTERS.values() if suffix in adapter.extensions]:
+        return found[0]
     if path.with_suffix(".hea").is_file() or suffix.startswith((".issues", ".corrected")):  # its extension is free
         return ADAPTERS["wfdb"]
     known = ", ".join(end for adapter in ADAPTERS.values() for end in adapter.extensions)
@@ -72,7 +70,8 @@ class SpanFormat(NamedTuple):
     ----------
     kind : what a file that cannot be read was read as
     extensions : in small letters
-    read_file, write_file : get the path, for writing after the spans, and the library where there is one
+    read_file, write_file : get the path, for writing after the spans, and the library where there is one; None where
+        files are read alone
     library : module, extra of labeltide and name of the files; None where none is needed
     max_bytes : of a file; None where it is read in parts
     """
@@ -80,7 +79,7 @@ class SpanFormat(NamedTuple):
     kind: str
     extensions: tuple[str, ...]
     read_file: Callable[..., SpanFile]
-    write_file: Callable[..., tuple[str, ...] | None]
+    write_file: Callable[..., tuple[str, ...] | None] | None
     library: tuple[str, str, str] | None = None
     max_bytes: int | None = MAX_BYTES
 
@@ -94,13 +93,13 @@ class SpanFormat(NamedTuple):
 
     def write(self, spans: pa.Table, path: str | Path, **options: Any) -> tuple[str, ...]:
         """Write a file, whole or not at all; gives messages about what was moved or rounded."""
+        assert self.write_file is not None
         return self.write_file(spans, Path(path), *self._import("Writing"), **options) or ()
 
     def _import(self, purpose: str) -> list[Any]:
         if self.library is None:
             return []
-        module, extra, files = self.library
-        return [import_extra(module, extra, f"{purpose} {files}")]
+        return [import_extra(self.library[0], self.library[1], f"{purpose} {self.library[2]}")]
 
 
 TIER = "labels"  # of ELAN and TextGrid, for spans that name no annotator
@@ -118,7 +117,6 @@ def read_edf(path: Path, edfio: Any, *, annotator: str | None = None) -> SpanFil
     if "+D" in file.reserved and not file.is_continuous:
         raise ValueError("the recording is interrupted (EDF+D). Split it into continuous parts")
     notes = [(note.onset, note.duration or 0.0, note.text) for note in file.annotations]
-    spans, messages = spans_of_lines(notes, annotator, path.stem)
     signals = []
     for signal in file.signals:
         count = signal.samples_per_data_record * file.num_data_records
@@ -133,7 +131,7 @@ def read_edf(path: Path, edfio: Any, *, annotator: str | None = None) -> SpanFil
         start = datetime.combine(file.startdate, file.starttime)
     except ValueError:  # an anonymised date
         start = None
-    return SpanFile(spans, tuple(signals), start, messages)
+    return file_of_lines(notes, annotator, path.stem, signals=tuple(signals), start=start)
 
 
 def write_edf(spans: pa.Table, path: Path, edfio: Any, *, start: datetime | None = None) -> None:
@@ -143,9 +141,7 @@ def write_edf(spans: pa.Table, path: Path, edfio: Any, *, start: datetime | None
     about: dict[str, Any] = {}
     if start is not None:
         about = {"recording": edfio.Recording(startdate=start.date()), "starttime": start.time()}
-    content = io.BytesIO()
-    edfio.Edf([], annotations=notes, **about).write(content)
-    write_atomically(path, content.getvalue())
+    write_with(edfio.Edf([], annotations=notes, **about).write, path)
 
 
 # Label Studio's time series as JSON: its export is read; tasks with predictions are written, to be imported.
@@ -155,7 +151,6 @@ def write_edf(spans: pa.Table, path: Path, edfio: Any, *, start: datetime | None
 
 TYPE = "timeserieslabels"
 NAMES = ("recording", "ts", "timeseries", "csv", "file", "url")  # of a task's data, that say which recording it is
-Region = tuple[float, float, str, str | None, str]  # onset, duration, label, annotator, recording
 
 
 def read_label_studio(path: Path) -> SpanFile:
@@ -165,35 +160,32 @@ def read_label_studio(path: Path) -> SpanFile:
     if not all(isinstance(task, dict) for task in tasks):
         raise ValueError("it must be a list of tasks")
     regions = [region for k, task in enumerate(tasks) for region in _regions(task, f"{path.stem}-{k + 1}")]
-    spans, messages = spans_of_lines(regions)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(regions)
 
 
 def write_label_studio(
     spans: pa.Table,
     path: Path,
     *,
-    from_name: str = "label",
-    to_name: str = "ts",
     annotations: bool = False,
     files: Mapping[str | None, str] | None = None,
 ) -> None:
     """Write one task for each recording, with predictions by each annotator, or with annotations as an export has them.
 
-    from_name and to_name are the names of TimeSeriesLabels and TimeSeries in the labelling configuration.
+    The labelling configuration names its TimeSeriesLabels label and its TimeSeries ts.
     files are the paths of the signals of each recording, which the task opens.
     """
     check_writable(spans, "Label Studio tasks")
     tasks = []
     for number, (recording, part) in enumerate(by_recording(spans).items()):
-        named = {"recording": recording, to_name: (files or {}).get(recording, recording)}
+        named = {"recording": recording, "ts": (files or {}).get(recording, recording)}
         results = []
         for annotator, own in by_annotator(part).items():
             regions = [
                 {
                     "id": f"region-{index + 1}",
-                    "from_name": from_name,
-                    "to_name": to_name,
+                    "from_name": "label",
+                    "to_name": "ts",
                     "type": TYPE,
                     "value": {"start": onset, "end": onset + duration, "instant": duration == 0, TYPE: [label]},
                 }
@@ -205,40 +197,37 @@ def write_label_studio(
     write_atomically(path, text.encode())
 
 
-def _regions(task: dict[str, Any], fallback: str) -> Iterator[Region]:
+def _regions(task: dict[str, Any], fallback: str) -> Iterator[tuple[Any, ...]]:
     data = task["data"] if isinstance(task.get("data"), dict) else task
     recording = next((str(data[name]) for name in NAMES if isinstance(data.get(name), str | int)), fallback)
     if not any(isinstance(task.get(name), list) for name in ("annotations", "completions", "predictions")):
         for value in task.values():  # JSON-MIN: the regions lie in the task itself
-            if isinstance(value, list) and value and isinstance(value[0], dict) and TYPE in value[0]:
+            if isinstance(value, list):
                 yield from _values(value, task.get("annotator"), recording)
         return
     done = [one for one in _list(task, "annotations", "completions") if not one.get("was_cancelled")]
     for result in done or _list(task, "predictions"):
         who = result.get("completed_by", result.get("model_version"))
         values = [one.get("value") for one in result.get("result") or () if isinstance(one, dict)]
-        labelled = [value for value in values if isinstance(value, dict) and TYPE in value]
-        yield from _values(labelled, who, recording)
+        yield from _values(values, who, recording)
 
 
-def _values(values: list[dict[str, Any]], who: Any, recording: str) -> Iterator[Region]:
+def _values(values: list[Any], who: Any, recording: str) -> Iterator[tuple[Any, ...]]:
     """Regions of an annotator: a number, an address, or a person's record."""
     if isinstance(who, dict):
         who = who.get("email") or who.get("username") or who.get("id")
-    annotator = None if who is None else str(who)
     for value in values:
-        times = []
-        for name in ("start", "end"):
-            moment: Any = value.get(name)
-            try:
-                times.append(float(moment))
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a "
-                    "time column of seconds, not of dates"
-                ) from None
+        if not isinstance(value, dict) or TYPE not in value:
+            continue
+        try:
+            start, end = (float(str(moment := value.get(name))) for name in ("start", "end"))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"a region begins or ends at {str(moment)[:40]!r}, which is not a number of seconds. Export with a "
+                "time column of seconds, not of dates"
+            ) from None
         for label in value[TYPE] or ():
-            yield times[0], times[1] - times[0], str(label), annotator, recording
+            yield start, end - start, str(label), None if who is None else str(who), recording
 
 
 def _list(task: dict[str, Any], *names: str) -> list[dict[str, Any]]:
@@ -282,10 +271,7 @@ def read_wfdb(path: Path, wfdb: Any, *, rate: float | None = None) -> SpanFile:
     rate = rate or notes.fs or (header.fs if header else None)
     if not rate:
         raise ValueError("neither the file nor a header (.hea) beside it says how many samples a second has")
-    return _spans_of_notes(notes, float(rate), header.sig_len if header else None, path)
-
-
-def _spans_of_notes(notes: Any, rate: float, length: int | None, path: Path) -> SpanFile:
+    rate, length = float(rate), header.sig_len if header else None
     sample = np.asarray(notes.sample, dtype=np.int64)
     texts = [(text or "").strip().rstrip("\0") for text in notes.aux_note]
     symbols = list(notes.symbol)
@@ -307,8 +293,7 @@ def _spans_of_notes(notes: Any, rate: float, length: int | None, path: Path) -> 
         if texts[k] != CLOSE
     ]
     found += [(sample[k] / rate, 0.0, texts[k] or symbols[k]) for k in sorted(set(range(len(sample))) - set(lasting))]
-    spans, left_out = spans_of_lines(found, path.suffix[1:], path.stem)
-    return SpanFile(spans, messages=(*messages, *left_out))
+    return file_of_lines(found, path.suffix[1:], path.stem, messages)
 
 
 def write_wfdb(spans: pa.Table, path: Path, wfdb: Any, *, rate: float) -> tuple[str, ...]:
@@ -329,41 +314,29 @@ def write_wfdb(spans: pa.Table, path: Path, wfdb: Any, *, rate: float) -> tuple[
             raise ValueError(
                 f"A WFDB note must be at most {MAX_LENGTH} ASCII characters. Got {label[:60]!r}. Rename it."
             )
-    samples, symbols, texts, messages = _notes(spans, rate)
-
-    def save(draft: Path) -> None:
-        at = np.array(samples, dtype=np.int64)
-        options = {"symbol": symbols, "aux_note": texts, "fs": rate, "write_dir": str(draft.parent)}
-        wfdb.wrann(path.stem, path.suffix[1:], at, **options)
-
-    write_with(save, path)
-    return messages
-
-
-def _notes(spans: pa.Table, rate: float) -> tuple[list[int], list[str], list[str], tuple[str, ...]]:
     onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
     first, last = (np.rint(times * rate).astype(np.int64) for times in (onset, onset + duration))
     starts = set(first[duration > 0].tolist())
     found: list[tuple[int, int, str, str]] = []
-    moved = 0
-    for begin, end, length, label in zip(
-        first.tolist(), last.tolist(), duration, spans["label"].to_pylist(), strict=True
-    ):
+    for begin, end, line in zip(first.tolist(), last.tolist(), lines_of(spans, "duration", "label"), strict=True):
+        length, label = line
         if length == 0:
-            moved += begin == 0
             found.append((max(begin, 1), 2, NOTE, label))
             continue
         found.append((begin, 1, CHANGE, OPEN + label))
         if end not in starts:
             found.append((end, 0, CHANGE, CLOSE))
     found.sort(key=lambda note: note[:2])
-    messages: tuple[str, ...] = ()
-    if moved:
-        messages = (f"{moved} events at sample 0 written at sample 1, because readers drop them there.",)
-    shifted = int((np.abs(first / rate - onset) > 1e-9).sum())
-    messages += (f"{shifted} onsets moved to the nearest sample.",) if shifted else ()
     samples, _, symbols, texts = (list(column) for column in zip(*found, strict=True))
-    return samples, symbols, texts, messages
+
+    def save(draft: Path) -> None:
+        options = {"symbol": symbols, "aux_note": texts, "fs": rate, "write_dir": str(draft.parent)}
+        wfdb.wrann(path.stem, path.suffix[1:], np.array(samples, dtype=np.int64), **options)
+
+    write_with(save, path)
+    moved, shifted = int(((first == 0) & (duration == 0)).sum()), int((np.abs(first / rate - onset) > 1e-9).sum())
+    messages = (f"{moved} events at sample 0 written at sample 1, because readers drop them there.",) if moved else ()
+    return (*messages, f"{shifted} onsets moved to the nearest sample.") if shifted else messages
 
 
 # Sleep XML of the National Sleep Research Resource: scored events with start and duration in seconds. Stages are read
@@ -383,10 +356,9 @@ def read_nsrr(path: Path, *, events: str = "stages") -> SpanFile:
         found.append(((event.findtext("EventType") or "").startswith(STAGES), (start, duration, _label(concept))))
     stages = [line for is_stage, line in found if is_stage]
     kept = stages if stages and events == "stages" else [line for _, line in found]
-    spans, messages = spans_of_lines(kept, recording=path.stem)
-    if len(kept) < len(found):
-        messages += (f"{len(found) - len(kept)} events other than sleep stages left out.",)
-    return SpanFile(spans, messages=messages)
+    n_left = len(found) - len(kept)
+    messages = (f"{n_left} events other than sleep stages left out.",) if n_left else ()
+    return file_of_lines(kept, recording=path.stem, messages=messages)
 
 
 def write_nsrr(spans: pa.Table, path: Path) -> None:
@@ -427,17 +399,14 @@ def read_elan(path: Path, pympi: Any) -> SpanFile:
         if aligned
         for start, end, label in document.get_annotation_data_for_tier(tier)
     ]
-    spans, messages = spans_of_lines(found, recording=path.stem)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(found, recording=path.stem)
 
 
 def write_elan(spans: pa.Table, path: Path, pympi: Any) -> tuple[str, ...]:
     """Write one tier for each annotator; says what was rounded."""
     check_writable(spans, "ELAN annotations", "recording")
-    first, last = (
-        np.rint(1000 * times).astype(np.int64)
-        for times in (spans["onset"].to_numpy(), spans["onset"].to_numpy() + spans["duration"].to_numpy())
-    )
+    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
+    first, last = (np.rint(1000 * times).astype(np.int64) for times in (onset, onset + duration))
     if (first < 0).any() or (last <= first).any():
         raise ValueError(
             "ELAN has no times before 0 and no spans shorter than a millisecond. Drop the "
@@ -452,7 +421,7 @@ def write_elan(spans: pa.Table, path: Path, pympi: Any) -> tuple[str, ...]:
         for number, label in lines_of(part, "number", "label"):
             document.add_annotation(tier, int(first[number]), int(last[number]), label)
     write_with(lambda draft: document.to_file(str(draft)), path)
-    rounded = int((np.abs(first / 1000 - spans["onset"].to_numpy()) > 1e-9).sum())
+    rounded = int((np.abs(first / 1000 - onset) > 1e-9).sum())
     return (f"{rounded} onsets rounded to whole milliseconds, as ELAN counts.",) if rounded else ()
 
 
@@ -473,8 +442,7 @@ def read_textgrid(path: Path, textgrid: Any) -> SpanFile:
         for entry in tier.entries:
             duration = entry[1] - entry[0] if len(entry) == 3 else 0.0
             found.append((entry[0], duration, entry[-1], None if name == TIER else name))
-    spans, messages = spans_of_lines(found, recording=path.stem)
-    return SpanFile(spans, messages=messages)
+    return file_of_lines(found, recording=path.stem)
 
 
 def write_textgrid(spans: pa.Table, path: Path, textgrid: Any, *, end: float | None = None) -> None:
@@ -482,8 +450,7 @@ def write_textgrid(spans: pa.Table, path: Path, textgrid: Any, *, end: float | N
     check_writable(spans, "TextGrid", "recording")
     if min(spans["onset"].to_pylist()) < 0:
         raise ValueError("A TextGrid begins at second 0. Got a span that begins earlier; cut it off.")
-    overlaps = count_overlaps(spans)
-    if overlaps:
+    if overlaps := count_overlaps(spans):
         raise ValueError(
             f"A tier of a TextGrid holds no overlaps. {overlaps} spans begin before an earlier one of the same "
             "annotator ends. Write them as csv or elan, or lay them on a grid first."
@@ -519,9 +486,8 @@ def read_mne(path: Path, mne: Any) -> SpanFile:
         if path.suffix == ".fif":
             _check_tags(path)
         if path.name.endswith((ANNOTATIONS, "_annot.fif")):
-            notes = mne.read_annotations(path)
-            spans, messages = _spans_of_annotations(notes, 0.0, path.name[: -len(ANNOTATIONS)])
-            return SpanFile(spans, messages=messages)
+            notes, name = mne.read_annotations(path), path.name[: -len(ANNOTATIONS)]
+            return file_of_lines(list(zip(notes.onset, notes.duration, notes.description, strict=True)), None, name)
         return from_raw(mne.io.read_raw(path, preload=False), recording=path.stem)
 
 
@@ -542,17 +508,17 @@ def write_mne(spans: pa.Table, path: Path, mne: Any) -> tuple[str, ...]:
 
 def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
     """Spans and signals of a Raw object; voltages in microvolts."""
-    spans, messages = _spans_of_annotations(raw.annotations, float(raw.first_time), recording)
+    onset, notes = raw.annotations.onset - raw.first_time, raw.annotations
+    spans, messages = make_spans(onset, notes.duration, list(notes.description), None, recording)
     rate = float(raw.info["sfreq"])
     volts = {"eeg", "eog", "ecg", "emg", "seeg", "ecog"}
 
     def signal(number: int) -> Signal:
-        scale = MICROVOLTS if kinds[number] in volts else 1.0
+        unit, scale = ("uV", MICROVOLTS) if kinds[number] in volts else ("", 1.0)
 
         def load(first: int, last: int) -> np.ndarray:
             return np.asarray(raw.get_data(picks=[number], start=first, stop=last)[0] * scale, dtype=np.float64)
 
-        unit = "uV" if kinds[number] in volts else ""
         return Signal(names[number], unit, rate, raw.n_times, load)
 
     names, kinds = list(raw.ch_names), raw.get_channel_types()
@@ -581,11 +547,6 @@ def _check_tags(path: Path) -> None:
             position = after
 
 
-def _spans_of_annotations(annotations: Any, shift: float, recording: str) -> tuple[pa.Table, tuple[str, ...]]:
-    onset = np.asarray(annotations.onset, dtype=np.float64) - shift
-    return make_spans(onset, annotations.duration, list(annotations.description), None, recording)
-
-
 # Intervals of NWB by pynwb: every table of intervals with a column of labels is read.
 
 
@@ -606,8 +567,7 @@ def read_nwb(path: Path, pynwb: Any) -> SpanFile:
             sure = columns.get("confidence", [None] * len(label))
             begin, end = columns["start_time"], columns["stop_time"]
             found += zip(begin, end - begin, label, who, [path.stem] * len(label), sure, strict=True)
-    spans, messages = spans_of_lines(found)
-    return SpanFile(spans, start=start, messages=messages)
+    return file_of_lines(found, start=start)
 
 
 def write_nwb(spans: pa.Table, path: Path, pynwb: Any, *, start: datetime | None = None) -> tuple[str, ...]:
@@ -645,31 +605,7 @@ def read_sleap(path: Path, sleap: Any, *, rate: float | None = None) -> SpanFile
         who = event.source or ("predicted" if event.is_predicted else None)
         first, last = event.start_frame / frames, (event.end_frame + 1) / frames
         found.append((first, last - first, event.type.name, who, recording, getattr(event, "score", None)))
-    spans, messages = spans_of_lines(found)
-    return SpanFile(spans, messages=messages)
-
-
-def write_sleap(spans: pa.Table, path: Path, sleap: Any, *, rate: float) -> tuple[str, ...]:
-    """Write events of a video for each recording, at frames of the given rate. Says how many are moved."""
-    check_writable(spans, "SLEAP events")
-    _validation.check_number("rate", rate, 1e-6, 1e9)
-    onset, duration = spans["onset"].to_numpy(), spans["duration"].to_numpy()
-    first, after = (np.rint(times * rate).astype(np.int64) for times in (onset, onset + duration))
-    videos: dict[str, Any] = {}
-    events = []
-    for number, (label, annotator, recording, confidence) in enumerate(lines_of(spans, *spans.column_names[2:])):
-        name = recording or path.stem
-        if name not in videos:
-            videos[name] = sleap.Video(filename=f"{name}.mp4", open_backend=False)
-            videos[name].fps = rate
-        frames = {"start_frame": int(first[number]), "end_frame": max(int(first[number]), int(after[number]) - 1)}
-        about = {"type": label, "video": videos[name], "source": annotator or "", **frames}
-        kind = sleap.UserEvent if confidence is None else partial(sleap.PredictedEvent, score=confidence)
-        events.append(kind(**about))
-    labels = sleap.Labels(videos=list(videos.values()), events=events)
-    write_with(lambda draft: sleap.save_file(labels, str(draft)), path)
-    moved = int(((np.abs(first / rate - onset) > 1e-9) | (first >= after)).sum())
-    return (f"{moved} spans moved to whole frames.",) if moved else ()
+    return file_of_lines(found)
 
 
 ADAPTERS = {
@@ -695,6 +631,6 @@ ADAPTERS = {
         "a file of MNE-Python", RAW_FILES, read_mne, write_mne, ("mne", "mne", "files of MNE-Python"), None
     ),
     "nwb": SpanFormat("NWB", (".nwb",), read_nwb, write_nwb, ("pynwb", "nwb", "NWB files"), None),
-    "sleap": SpanFormat("SLEAP", (".slp",), read_sleap, write_sleap, ("sleap_io", "sleap", "SLEAP files"), None),
+    "sleap": SpanFormat("SLEAP", (".slp",), read_sleap, None, ("sleap_io", "sleap", "SLEAP files"), None),
 }
 SIGNALS = (".edf", ".bdf", ".rec", ".hea", *RAW_FILES)  # files that may hold signals

@@ -85,7 +85,8 @@ def make_spans(
     """
     onsets, durations = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (onset, duration))
     labels = [None if value is None or not str(value).strip() else str(value).strip() for value in label]
-    names = (_names(n, len(labels)) for n in (annotator, recording))
+    both = [[who] * len(labels) if who is None or isinstance(who, str) else who for who in (annotator, recording)]
+    names = (pa.array([name if name and name.strip() else None for name in each], pa.string()) for each in both)
     sure = pa.array([None] * len(labels) if confidence is None else confidence, pa.float64(), from_pandas=True)
     table = pa.table([onsets, durations, pa.array(labels, pa.string()), *names, sure], schema=SCHEMA)
     placed = np.isfinite(onsets) & np.isfinite(durations) & (durations >= 0)
@@ -99,12 +100,17 @@ def make_spans(
     return kept, tuple(f"{n} span{'s' if n > 1 else ''} {which} left out." for which, n in left_out.items() if n)
 
 
-def spans_of_lines(
-    lines: Sequence[tuple[Any, ...]], annotator: Names = None, recording: Names = None
-) -> tuple[pa.Table, tuple[str, ...]]:
+def file_of_lines(
+    lines: Sequence[tuple[Any, ...]],
+    annotator: Names = None,
+    recording: Names = None,
+    messages: tuple[str, ...] = (),
+    **about: Any,
+) -> SpanFile:
     """`make_spans` of lines of onset, duration and label, perhaps with annotator, recording and confidence."""
     onset, duration, label, *names = zip(*lines, strict=True) if lines else ((), (), ())
-    return make_spans(onset, duration, label, *names, *(annotator, recording)[len(names) :])
+    spans, left_out = make_spans(onset, duration, label, *names, *(annotator, recording)[len(names) :])
+    return SpanFile(spans, messages=(*left_out, *messages), **about)
 
 
 def lines_of(spans: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
@@ -148,16 +154,10 @@ def count_overlaps(spans: pa.Table) -> int:
 
 def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
     column = spans[name]
-    parts = {}
-    for value in pc.unique(column).to_pylist():
-        chosen = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
-        parts[value] = spans.filter(chosen)
-    return parts
-
-
-def _names(names: Names, count: int) -> pa.Array:
-    every = [names] * count if names is None or isinstance(names, str) else list(names)
-    return pa.array([name if name and name.strip() else None for name in every], pa.string())
+    return {
+        value: spans.filter(pc.is_null(column) if value is None else pc.equal(column, value))
+        for value in pc.unique(column).to_pylist()
+    }
 
 
 # Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
@@ -226,7 +226,7 @@ def parse_xml(path: Path) -> Element:
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = builder.data
-    parser.Parse(check_spans_file(path).read_bytes(), True)
+    parser.Parse(path.read_bytes(), True)
     return builder.close()
 
 
