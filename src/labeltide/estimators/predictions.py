@@ -34,7 +34,7 @@ from labeltide.estimators.fleet import (
     find_seed,
     store,
 )
-from labeltide.estimators.tide import InferenceResults, TideClassifier, chain_data, find_posterior, make_folds
+from labeltide.estimators.tide import TideClassifier, chain_data, find_posterior, make_folds
 from labeltide.inference.audit import FDR, LabelAudit, LabelCodes, audit_labels
 from labeltide.inference.conclusion import Diagnostic, NoiseWarning
 from labeltide.models import LinearModel
@@ -94,7 +94,7 @@ class PredictionFit(TideClassifier):
         return (*self.predictions_, *super()._checks)
 
     def _may_name_labels(self) -> bool:
-        return InferenceResults._may_name_labels(self)
+        return super(TideClassifier, self)._may_name_labels()
 
 
 def check_predictions(training: TrainingEvidence) -> list[Diagnostic]:

@@ -46,6 +46,15 @@ class AnnotatorReport(ShortRepr):
     spans : the consensus as spans, which `labeltide.write_spans` takes
     consensus : `labeltide.Consensus`; its rows are pieces of sequences, of at most 256 steps
     folder : of the results, or None
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import pyarrow as pa
+    >>> frame = {"night": [1] * 4, "epoch": [0, 1, 2, 3], "ann": ["W", "W", "N2", "N2"], "ben": ["W", "N2", "N2", "N2"]}
+    >>> report = lt.compare_annotators(pa.table(frame), annotators="ann,ben", sequence="night", time="epoch")
+    >>> report.annotators.column_names
+    ['annotator', 'true', 'recorded', 'rate', 'lower', 'upper']
     """
 
     summary: dict[str, Any]

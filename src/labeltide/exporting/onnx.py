@@ -84,7 +84,7 @@ class OnnxExport:
 
 
 def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path | None = None) -> OnnxExport:
-    """Write a fitted model as ONNX: whole sequences, and for causal models one step with its state.
+    """Write a fitted model as ONNX: whole sequences, and for causal GRUs one step with its state.
 
     The networks of an ensemble are averaged inside the graph. A model takes features in the user's units and scales
     them inside; how columns of text and gaps become features is in the JSON file of an audit's model.
@@ -235,7 +235,7 @@ def write_graph(found: OnnxSource, one_step: bool = False) -> bytes:
         probabilities = graph.add("Mul", probabilities, graph.to_float(real))
     if one_step:
         probabilities = graph.add("Squeeze", probabilities, graph.whole(1))
-        graph.give_output("next_state", next_state, ["steps" if size == "past" else size for size in model.onnx_state])
+        graph.give_output("next_state", next_state, model.onnx_state)
     graph.give_output("probabilities", probabilities, (*leading, len(estimator.classes_)))
     graph.outputs.reverse()  # probabilities first
     about = {
@@ -267,8 +267,7 @@ def _compare(
             counts = np.maximum(1, steps - np.arange(sequences) * (steps // 3))
             runs[f"lengths.{number}"] = counts
         if state is not None:
-            empty = [{"streams": sequences, "past": 0}[size] if isinstance(size, str) else size for size in state]
-            runs[f"state.{number}"] = np.zeros(empty, np.float32)
+            runs[f"state.{number}"] = np.zeros([sequences if size == "streams" else size for size in state], np.float32)
         encoded = apply_scaling(values, found.scaling) if found.encoders and found.scaling is not None else values
         expected.append(found.estimator.predict_proba(encoded, counts))
     results, compared = run_fresh(content, runs), []
