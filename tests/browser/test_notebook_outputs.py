@@ -17,5 +17,5 @@ def test_a_static_export_shows_every_result_offline(browser, tmp_path, width):
     boxes = [page.locator(f"#cell-{place}").bounding_box() for place in range(len(outputs))]
     page.close()
     assert requests == [path.as_uri()]
-    assert min(box["height"] for box in boxes) > 30
+    assert min(box["height"] for box in boxes) > 20  # a title alone is one line
     assert max(box["x"] + box["width"] for box in boxes) <= width

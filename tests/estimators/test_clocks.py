@@ -142,18 +142,6 @@ def test_clocks_that_do_not_fit_their_file_are_refused(fitted, tmp_path):
     refused(load, join(about, {**tensors, "clock_grid": grid[:, 0].contiguous()}), "one number|rising")
 
 
-def test_a_file_from_before_clocks_could_begin_anew_still_loads(tmp_path):
-    true = lt.make_sequences(n=20, n_steps=6, n_features=3, stay=0.9, random_state=1)
-    method = lt.TideClassifier(epochs=1, random_state=0, device="cpu").fit(true.features, true.labels)
-    method.save(tmp_path / "tide")
-    about, tensors = parts((tmp_path / "tide").read_bytes())
-    del about["params"]["period"]
-    (tmp_path / "tide").write_bytes(join(about, tensors))
-    again = lt.load(tmp_path / "tide")
-    assert again.period is None
-    np.testing.assert_array_equal(again.noise_matrices_, method.noise_matrices_)
-
-
 @pytest.mark.filterwarnings("ignore::labeltide.NoiseWarning")
 def test_a_single_clock_has_one_estimate():
     true = lt.make_sequences(n=20, n_steps=6, n_features=3, stay=0.9, random_state=1)

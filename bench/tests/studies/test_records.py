@@ -91,5 +91,5 @@ def test_reading_records_never_loads_torch():
 def test_a_name_that_benchmark_does_not_have_is_named():
     import labeltide_bench.studies
 
-    with pytest.raises(AttributeError, match="It has: Study, read_records, read_study, run_study"):
+    with pytest.raises(AttributeError, match="It has: Study, published_settings, read_records"):
         labeltide_bench.studies.nonsense  # noqa: B018
