@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from labeltide.recordings.recordings import Grid, lay_on_grid
 from labeltide.recordings.spans.formats import ADAPTERS, read_spans
-from labeltide.recordings.spans.table import by_annotator, lines_of, make_spans
+from labeltide.recordings.spans.table import by_annotator, lines_of
+from labeltide_bench.tables import grid_to_spans
 
 RESULTS = Path(__file__).parents[1] / "results" / "formats"
 FILES = 200
@@ -121,22 +122,6 @@ def random_labels(random: np.random.Generator, labels: list[str], count: int) ->
     chosen = random.choice(len(labels), changes[-1] + 1)
     missing = random.random(changes[-1] + 1) < 0.2
     return [None if missing[run] else labels[chosen[run]] for run in changes]
-
-
-def grid_to_spans(
-    labels: list[str | None], grid: Grid, annotator: str | None = None, recording: str | None = None
-) -> pa.Table:
-    """Spans of equal labels in a row; steps without a label belong to none."""
-    _, codes = np.unique(
-        np.array(["" if text is None else "+" + text for text in labels], dtype=str), return_inverse=True
-    )
-    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
-    last = np.append(first[1:], len(labels))
-    kept = [k for k, index in enumerate(first) if labels[index] is not None]
-    first, last = first[kept], last[kept]
-    onset = grid.start + first * grid.length
-    texts = [labels[index] for index in first]
-    return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]
 
 
 def count_differences(form: Format, seed: int, folder: Path) -> tuple[int, int, int, int]:

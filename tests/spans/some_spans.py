@@ -33,17 +33,3 @@ def differences(first, second, *, annotators=True, tolerance=1e-9):
     for name in ("label", "annotator")[: 1 + annotators]:
         wrong |= np.array([a != b for a, b in zip(first[name].to_pylist(), second[name].to_pylist(), strict=True)])
     return int(wrong.sum())
-
-
-def grid_to_spans(labels, grid, annotator=None, recording=None):
-    """Spans of equal labels in a row; steps without a label belong to none."""
-    _, codes = np.unique(
-        np.array(["" if text is None else "+" + text for text in labels], dtype=str), return_inverse=True
-    )
-    first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.empty(0, dtype=int)
-    last = np.append(first[1:], len(labels))
-    kept = [k for k, index in enumerate(first) if labels[index] is not None]
-    first, last = first[kept], last[kept]
-    onset = grid.start + first * grid.length
-    texts = [labels[index] for index in first]
-    return make_spans(onset, (last - first) * grid.length, texts, annotator, recording)[0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from labeltide.recordings import recordings as grids
 from labeltide.recordings.recordings import Grid, lay_on_grid, say_counts
 from labeltide.recordings.spans.table import make_spans
-from spans.some_spans import grid_to_spans
+from labeltide_bench.tables import grid_to_spans
 
 
 def laid(*lines, count=4, length=30.0, start=0.0):

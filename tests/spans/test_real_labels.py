@@ -11,7 +11,7 @@ from pyarrow import parquet
 from labeltide.recordings.recordings import Grid, RecordingRequest, lay_on_grid, read_epochs
 from labeltide.recordings.spans.formats import read_spans
 from labeltide.recordings.spans.table import by_annotator
-from spans.some_spans import grid_to_spans
+from labeltide_bench.tables import grid_to_spans
 from spans.test_round_trips import FORMATS
 
 
