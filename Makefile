@@ -77,7 +77,7 @@ docs: setup
 
 # The page of the paper, from the committed records: bench/results/paper/paper.html and its tables.
 paper: setup
-	$(BIN)/labeltide report $(addprefix bench/results/,paper/figures paper/tables paper/static paper/code annotators) --paper --out bench/results/paper
+	$(BIN)/labeltide report $(addprefix bench/results/,paper/figures paper/tables paper/static paper/code paper/text paper/published annotators) --paper --out bench/results/paper
 
 # The pictures of the pages by field, from the code of each page.
 field-pictures: setup

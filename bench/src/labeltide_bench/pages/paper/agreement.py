@@ -16,6 +16,7 @@ from labeltide_bench.pages.paper.sources import (
     CODE,
     MAE,
     SIX,
+    TEXT,
     UNCORRECTED,
     FigureValue,
     MatchedFigure,
@@ -30,7 +31,6 @@ from labeltide_bench.pages.result_tables import PlainTable
 # Measures of the rows; tables 2 and 3 print the error of Q over 0.30, and so do their rows here.
 MEASURES = {"accuracy": "accuracy", "mae": "error of Q", "test_error": "test error", "absolute": "error of Q / 0.30"}
 ORIGIN = {True: "the paper's", False: "substitute", None: ""}
-PENALISED = "penalised"  # our methods with the objectives of the code
 MINUS = "\N{MINUS SIGN}"
 DASH = "\N{EN DASH}"
 
@@ -93,19 +93,19 @@ def figure_agreement(matched: MatchedFigure) -> Agreement:
 def table_agreements(name: str, cells: Sequence[Cell]) -> list[Agreement]:
     """Agreement of table 2 or 3, by measure, on the paper's own data and on substitutes.
 
-    Bands are one printed standard deviation to each side. Methods of ours with the objectives of the code have rows of
-    their own.
+    Bands are one printed standard deviation to each side. Methods of ours that are trained exactly as in the code or in
+    the text have rows of their own.
     """
     groups = [[cell for cell in cells if (cell.info.faithful is False) is kind] for kind in (False, True)]
     rows = []
-    for is_code in (False, True):
+    for source in ("", CODE, TEXT):
         for metric in ("test_error", "absolute"):
             for group in groups:
-                labels = [label for label in methods_of(group) if (CODE in label if is_code else label in SIX)]
+                labels = [label for label in methods_of(group) if (source in label if source else label in SIX)]
                 curves = {base_name(label): [table_point(cell, label, metric) for cell in group] for label in labels}
                 curves = {label: [point for point in points if point.paper] for label, points in curves.items()}
                 data = ", ".join(dict.fromkeys(cell.name for cell in group))
-                title = f"{name}, {PENALISED}" if is_code else name
+                title = f"{name}, as in the {source}" if source else name
                 rows.append(agreement_of(title, data, _origin(group), MEASURES[metric], curves))
     return [row for row in rows if row.printed.points]
 
@@ -146,7 +146,7 @@ def agreement_table(rows: Sequence[Agreement]) -> PlainTable:
         "Within 2 s.e.: how many pairs differ by at most two standard errors of their difference. Error of Q: mean "
         "absolute error of an entry of Q(t); tables 2 and 3 divide it by 0.30. Accuracies of the public code are "
         "compared with ours by the arg max of probabilities, with the print by the arg max of rounded ones, as the "
-        "code has it. Penalised: our continuous and discontinuous with the objectives of the code. * Substitute data, "
+        "code has it. As in the paper's code, or text: ours trained exactly as published. * Substitute data, "
         "not the paper's recordings: print and other columns do not compare."
     )
     return PlainTable("Agreement of the three sources", caption, heads, body, words=1)
@@ -200,12 +200,12 @@ def code_differences(cells: Sequence[Cell]) -> list[CodeDifferences]:
             for metric in ("test_error", "absolute")
         )
         error = {cell: point for cell, point in error.items() if math.isfinite(point.from_code)}
-        estimated = [q[cell] for cell in error if method != "ignore"]
+        estimated = [q[cell] for cell in error if base_name(method) != "ignore"]
         finite = [point for point in estimated if math.isfinite(point.from_code)]
         datasets = dict.fromkeys(cell.task[0] for cell in error)
         rows.append(
             CodeDifferences(
-                method.replace(f" ({CODE})", f", {PENALISED}"),
+                method.replace(" (", ", as in the ").removesuffix(")"),
                 [point.from_code for point in error.values()],
                 _chance(error.values()),
                 sum(point.is_near_code for point in error.values()),
@@ -249,9 +249,9 @@ def code_table(rows: Sequence[CodeDifferences]) -> PlainTable:
         "cell, five of mixed and periodic noise; ours: ten draws. By chance: the standard deviation that differences "
         "of means of so few draws would have if both implementations were the same. Within 2 s.e.: cells in which "
         "both means differ by at most two standard errors. Error of Q: mean absolute error of an entry. Ours follows "
-        "the text of the paper in continuous and discontinuous, so a difference there is also one of method; penalised "
-        "has the objectives of the code. Fits of the public code whose Q is not finite predict one class; their test "
-        "error counts."
+        "the text of the paper in continuous and discontinuous, so a difference there is also one of method; the rows "
+        "as in the paper's code or text are ours, trained exactly as published. Fits of the public code whose Q is "
+        "not finite predict one class; their test error counts."
     )
     return PlainTable("Ours less the public code", caption, heads, body)
 

@@ -72,7 +72,7 @@ from labeltide_bench.pages.paper.sources import (
     published_studies,
     read_studies,
 )
-from labeltide_bench.pages.paper.tables import printed_table, size_table, stress_table
+from labeltide_bench.pages.paper.tables import as_published_table, printed_table, size_table, stress_table
 from labeltide_bench.pages.result_tables import PlainTable, as_markdown
 from labeltide_bench.pages.style import colours
 
@@ -171,7 +171,9 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
         check_claims(public_code_studies(), {}),
     )
     differences = [row for row in code_differences(studies.figures) if row.method in SIX]
-    with_code = [*differences, *code_differences(studies.code)]
+    with_code = list(differences)
+    for study in (studies.code, studies.text, studies.published):  # the first has more cells than the last
+        with_code += [row for row in code_differences(study) if row.method not in {each.method for each in with_code}]
     all_printed = [cell for cells in printed.values() for cell in cells]
     faithful = [cell for cell in all_printed if cell.info.faithful is not False]
     moving = [cell for cell in studies.tables if cell.name == "moving" and cell.percents in ((29,), (30,))]
@@ -201,7 +203,12 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
         agreement_words=agreement_words(agreement),
         code=[code_table(with_code), code_dataset_table(with_code)] if with_code else [],
         claims=claims,
-        tables=[printed_table(number, TABLES[number], cells) for number, cells in printed.items() if cells],
+        tables=[
+            table
+            for number, cells in printed.items()
+            for make in (printed_table, as_published_table)
+            if (table := make(number, TABLES[number], cells)).rows
+        ],
         stress=stress_table(studies.people),
         sizes=size_table([*studies.tables, *studies.figures]),
         missing=studies.missing,

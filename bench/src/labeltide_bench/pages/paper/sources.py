@@ -225,13 +225,15 @@ def table_cells(shape: str, *studies: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in merged if has_published(cell)]
 
 
-CODE = "paper's code"  # in the label of a method of ours that has the objective and settings of the code
+CODE, TEXT = "paper's code", "paper's text"  # in the label of a method of ours that is trained exactly as they have it
 ROLES = {
     "figures": "the six methods at all levels (paper-figures)",
     "tables": "tables 2 and 3 (paper-tables)",
     "static": "static against temporal correction (paper-static)",
     "people": "labels of real annotators (annotators)",
-    "code": "our methods with the objectives of the code (paper-code)",
+    "code": "our methods exactly as in the code, at all levels (paper-code)",
+    "text": "our methods exactly as in the text, at all levels (paper-text)",
+    "published": "tables 2 and 3 exactly as published (paper-published)",
 }
 
 
@@ -244,10 +246,12 @@ class Studies:
     static: list[Cell] = field(default_factory=list)
     people: list[Cell] = field(default_factory=list)
     code: list[Cell] = field(default_factory=list)
+    text: list[Cell] = field(default_factory=list)
+    published: list[Cell] = field(default_factory=list)
 
     def printed(self, shape: str) -> list[Cell]:
         """The cells of table 2 or 3: from its own study, and else from those of the figures."""
-        return table_cells(shape, self.tables, self.figures, self.code)
+        return table_cells(shape, self.tables, self.figures, self.published, self.code, self.text)
 
     @property
     def missing(self) -> list[str]:
@@ -274,8 +278,9 @@ def role_of(cells: Sequence[Cell]) -> str:
         return "people"
     if any(name in cell.runs for cell in cells for name in CORRECTIONS.values()):
         return "static"
-    if all(CODE in method for method in methods_of(cells)):
-        return "code"
+    sources = {source for source in (CODE, TEXT) for method in methods_of(cells) if source in method}
+    if all(CODE in method or TEXT in method for method in methods_of(cells)):
+        return "published" if len(sources) == 2 else "code" if CODE in sources else "text"
     is_printed = all(set(cell.percents) <= set(printed(cell.shape).get("levels", ())) for cell in cells)
     return "tables" if is_printed else "figures"
 
