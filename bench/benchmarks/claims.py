@@ -481,9 +481,21 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
         "corrected": int(corrected.sum()),
         "corrected wrongly": int((corrected & (labels["corrected"].to_numpy() != study.truth)).sum()),
         "warned": [check["name"] for check in summary["diagnostics"] if check["is_warning"]],
+        "bouts": describe_bouts(study, summary["issues"]["bouts"]),
+        "worst": [line[11:] for line in str(audit).split("\n") if line.startswith("Worst")],
         "said": say(str(audit)).replace("\N{NO-BREAK SPACE}", " ")[:LONGEST],
         "seconds": time.monotonic() - started,
     }
+
+
+def describe_bouts(study: Study, found: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Bouts of each class: true, recorded and corrected."""
+    person = study.table["person"].to_numpy()
+    begins = np.append(True, (study.truth[1:] != study.truth[:-1]) | (person[1:] != person[:-1]))
+    true = {
+        str(name): int(number) for name, number in zip(*np.unique(study.truth[begins], return_counts=True), strict=True)
+    }
+    return {each["class"]: [true.get(each["class"], 0), each["recorded"], each["corrected"]] for each in found}
 
 
 def say(words: str) -> str:
