@@ -17,6 +17,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -379,6 +380,24 @@ def isolated(seed: int, share: float) -> Study:
     return tabulate(signal, np.where(random.random(true.shape) < share, other_class(random, true), true), true)
 
 
+# Errors whose rate changes over the clock: what the first line should call a step, a trend, a season and a bump.
+LOW, HIGH = 0.02, 0.25
+MOMENT = np.arange(STEPS) / STEPS
+CHANGES = {
+    "step": np.where(MOMENT < 0.6, LOW, HIGH),
+    "trend": LOW + (HIGH - LOW) * MOMENT,
+    "season": LOW + (HIGH - LOW) * (1 - np.cos(6 * np.pi * MOMENT)) / 2,
+    "bump": LOW + (HIGH - LOW) * np.exp(-(((MOMENT - 0.4) / 0.1) ** 2)),
+}
+
+
+def changing(seed: int, shape: str, of_class: int | None = None) -> Study:
+    """Isolated errors at a rate that changes over the clock, of one true class or of all."""
+    random, true, _, signal = arrays(seed, 25)
+    wrong = random.random(true.shape) < np.where((of_class is None) | (true == of_class), CHANGES[shape], 0.0)
+    return tabulate(signal, np.where(wrong, other_class(random, true), true), true)
+
+
 STUDIES: dict[str, Callable[[int], Study]] = {
     "sound, 20 % wrong": draw,
     "sound, none wrong": lambda seed: draw(seed, rate=0.0),
@@ -434,6 +453,8 @@ STUDIES: dict[str, Callable[[int], Study]] = {
     "wrong: a fifth of the recordings swapped": swapped,
     "wrong: a few people": few_people,
     "wrong: near copies of recordings": near_copies,
+    **{f"change: {shape}": partial(changing, shape=shape) for shape in CHANGES},
+    "change: step of one class": partial(changing, shape="step", of_class=1),
 }
 
 
@@ -482,7 +503,10 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
         "corrected wrongly": int((corrected & (labels["corrected"].to_numpy() != study.truth)).sum()),
         "warned": [check["name"] for check in summary["diagnostics"] if check["is_warning"]],
         "bouts": describe_bouts(study, summary["issues"]["bouts"]),
-        "worst": [line[11:] for line in str(audit).split("\n") if line.startswith("Worst")],
+        "when": [line for line in str(audit).split("\n") if line.startswith(("Worst", "Over time"))],
+        "curve": [[round(each, 4) for each in values] for values in (noise["clock"], noise["curves"][0]["rate"])],
+        "class curves": [[round(each, 4) for each in values] for values in noise["curves"][0]["class_rate"]],
+        "families": {name: round(weight, 3) for name, weight in audit.estimator.families_.items() if weight > 0.02},
         "said": say(str(audit)).replace("\N{NO-BREAK SPACE}", " ")[:LONGEST],
         "seconds": time.monotonic() - started,
     }
