@@ -124,6 +124,18 @@ class Diagnostic:
     sentence: str
     advice: str = "Nothing to do."
     denies: bool = False  # whether the warning means that the share of wrong labels cannot be estimated at all
+    unnamed: tuple[int, ...] = ()  # codes of classes; labels recorded as one of them are not named
+    unsuggested: tuple[int, ...] = ()  # codes of classes; labels for which one of them is likelier are not named
+
+
+def named_pairs(shown: bool, checks: Sequence[Diagnostic], n_classes: int) -> np.ndarray:
+    """Which labels may be named, by recorded and likeliest class: bool of shape (classes, classes)."""
+    pairs = np.full((n_classes, n_classes), shown)
+    for check in checks:
+        if check.is_warning:
+            pairs[list(check.unnamed)] = False
+            pairs[:, list(check.unsuggested)] = False
+    return pairs
 
 
 # Explanations of flagged labels: neighbours, other annotators and features that support another label, in words.
