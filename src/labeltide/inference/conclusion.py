@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,15 +42,9 @@ class Conclusion:
 
 def conclude(audit: Mapping[str, Any]) -> Conclusion:
     """The conclusion from the parts `noise`, `temporality`, `other_clocks` and `diagnostics` of audit.json."""
-    checks = [
-        Diagnostic(
-            str(check.get("name")),
-            bool(check.get("is_warning")),
-            str(check["sentence"]),
-            denies=bool(check.get("denies")),
-        )
-        for check in audit.get("diagnostics") or []
-    ]
+    known, empty = {each.name for each in fields(Diagnostic)}, {"name": "", "is_warning": False}
+    found = [empty | {name: check[name] for name in known & check.keys()} for check in audit.get("diagnostics") or []]
+    checks = [Diagnostic(**check) for check in found]
     rate, p_value = _number(audit["noise"].get("rate")), _number(audit["temporality"].get("is_noisy_p"))
     noise = conclude_noise(p_value if math.isfinite(rate) else math.nan, checks)
     others = audit.get("other_clocks") or []

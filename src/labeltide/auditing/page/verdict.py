@@ -256,22 +256,17 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
         named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
-        in_runs, alone = read_numbers(issues.get("by_kind") or {}, "run", "isolated")
+        in_runs = number((issues.get("by_kind") or {}).get("run"))
         if in_runs > 0:
             lie = "lies in a run" if in_runs == 1 else "lie in runs"
             named += (
                 f" {in_runs:,.0f} of the {issues['count']:,} listed labels {lie} of three or more steps in which "
                 "labels and signals disagree: either may be at fault. Such labels are listed but not corrected."
             )
-        if alone > 0:
-            named += (
-                " Single labels that stand alone are taken as wrong. Brief true events that the signals do not show "
-                f"look the same; the share is then 0 to {percent(ends[1])}. Only a review of some can tell."
-            )
     least = identified(audit)
-    if is_unsupported(audit):
-        about += " Signals support the suggestions no more than at other steps: only the labels around were used."
-    elif least is not None:
+    if condition(audit):
+        about += f" It is{condition(audit)[1:]}; the share is then 0 to {percent(ends[1])}, and only a review can tell."
+    if least is not None and not is_unsupported(audit):
         about += (
             f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
             "name is in doubt. Either may be at fault, so the range begins without them."
@@ -298,7 +293,7 @@ def _worst_class(audit: Mapping[str, Any]) -> str:
 def _when(view: View) -> Card:
     test, clock = view.audit["temporality"], view.clock
     question = f"When is it worst {clock.over}?" if view.others else "When is it worst?"
-    worst, high, best, low = read_numbers(test, *EXTREMES)
+    worst, high, *_ = read_numbers(test, *EXTREMES)
     link = (view.anchor, "The error rate over the clock")
     if not is_known(worst, high):
         return Card(question, "Not known", "The error rate over the clock could not be estimated.")
@@ -309,12 +304,8 @@ def _when(view: View) -> Card:
         if high < MIN_SHOWN:
             detail = f"The estimate is {percent(high)} throughout."
         return Card(question, "No moment stands out", detail, link)
-    detail = f"Its form is {words}. " if (words := shape_words(view)).startswith("a ") else ""
-    detail += f"The estimated error rate is {percent(high)} at its highest"
-    if is_known(best, low):
-        detail += f" and {percent(low)} at its lowest, {clock.moment(best)}"
     answer = clock.moment(worst)
-    return Card(question, answer[0].upper() + answer[1:], f"{detail}.", link)
+    return Card(question, answer[0].upper() + answer[1:], f"The error rate changes: {shape_words(view)}.", link)
 
 
 def _changes(view: View) -> Card:
