@@ -453,8 +453,8 @@ STUDIES: dict[str, Callable[[int], Study]] = {
     "wrong: a fifth of the recordings swapped": swapped,
     "wrong: a few people": few_people,
     "wrong: near copies of recordings": near_copies,
-    **{f"change: {shape}": partial(changing, shape=shape) for shape in CHANGES},
-    "change: step of one class": partial(changing, shape="step", of_class=1),
+    **{f"shape: {shape}": partial(changing, shape=shape) for shape in CHANGES},
+    "shape: step of one class": partial(changing, shape="step", of_class=1),
 }
 
 
@@ -572,6 +572,7 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
         "",
         *say_false_alarms([record for record in records if record["study"] == "one step a sequence"]),
     ]
+    lines += say_shapes([record for record in records if record["study"].startswith("shape")])
     (folder / "README.md").write_text("\n".join(lines) + "\n")
 
 
@@ -583,6 +584,15 @@ def say_false_alarms(records: list[dict[str, Any]]) -> list[str]:
         "With one step a sequence nothing but features tells how many labels are wrong. The false discovery rate, the",
         f"mean share of right labels among the named ones, is {100 * rate:.0f} % over the studies of this kind.",
     ]
+
+
+def say_shapes(records: list[dict[str, Any]]) -> list[str]:
+    """What audits say of the form of a change over the clock, one line for each study."""
+    lines = ["", "Rates that change over the clock, from 2 to 25 % (a step at 60 %, three waves, a bump at 40 %):", ""]
+    for record in sorted(records, key=lambda record: (record["study"], record["seed"])):
+        worst = next((line[11:] for line in record["when"] if line.startswith("Worst")), record["said"])
+        lines.append(f"- {record['study']}, seed {record['seed']}: {worst.replace(chr(160), ' ')}")
+    return lines if records else []
 
 
 def run(study: tuple[str, int]) -> dict[str, Any]:
@@ -603,7 +613,8 @@ def main() -> None:
     chosen = parser.parse_args()
     file = chosen.file
     file.parent.mkdir(parents=True, exist_ok=True)
-    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    lines_there = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    records = list({(record["study"], record["seed"]): record for record in lines_there}.values())  # the last of each
     done = {(record["study"], record["seed"]) for record in records}
     names = [name for name in STUDIES if "stress" in chosen.words or any(word in name for word in chosen.words)]
     studies = [(name, seed) for seed in range(chosen.seeds) for name in names if (name, seed) not in done]
