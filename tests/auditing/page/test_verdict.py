@@ -213,7 +213,7 @@ SHAPES = {
     "a bump, 2.0 % where hours is near 0 h → 20 % where hours is near 5 h → 2.0 % where hours is near 10 h": (
         0.02 + 0.18 * np.exp(-((HOURS - 5) ** 2))
     ),
-    "3 waves, highest where hours is near 5 h (20 %), lowest where hours is near 0 h (2.0 %)": (
+    "3 waves of 2.0 % to 20 %, the first highest where hours is near 1.7 h": (
         0.11 - 0.09 * np.cos(0.6 * np.pi * HOURS)
     ),
 }

@@ -194,10 +194,13 @@ def shape_words(view: View) -> str:
         before, after = (percent(float(part.mean())) for part in (rate[:split], rate[split:]))
         return f"a step {moment(float(at[split]))}, {who}{before} → {after}"
     turns = turning_points(rate)
-    if view.clock.period or len(turns) > 3:
-        ends = {"highest": rate.argmax(), "lowest": rate.argmin()}
-        said = [f"{word} {moment(float(at[end]))} ({percent(rate[end])})" for word, end in ends.items()]
-        return ", ".join([*([] if view.clock.period else [f"{len(turns) // 2} waves"]), *said])
+    low, high = int(rate.argmin()), int(rate.argmax())
+    if view.clock.period:
+        ends = [f"{moment(float(at[end]))} ({percent(rate[end])})" for end in (high, low)]
+        return f"highest {ends[0]}, lowest {ends[1]}"
+    if len(turns) > 3:
+        peak = moment(float(at[turns[1 if rate[turns[1]] > rate[0] else 2]]))
+        return f"{len(turns) // 2} waves of {percent(rate[low])} to {percent(rate[high])}, the first highest {peak}"
     path = " → ".join(f"{percent(rate[turn])} {moment(float(at[turn]))}" for turn in turns)
     return f"{'a trend' if len(turns) == 2 else 'a bump' if rate[turns[1]] > rate[0] else 'a dip'}, {path}"
 
