@@ -31,6 +31,8 @@ import labeltide as lt
 from labeltide.auditing import fitting
 from labeltide.auditing.checks import check_copies, check_leaks, clusters_of_copies, leave_out_rare_classes
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.page.format import Clock, View, terminal_text
+from labeltide.auditing.page.verdict import shape_words
 from labeltide.inference.conclusion import Diagnostic
 from labeltide_bench.tables import read_audit_table
 
@@ -595,6 +597,45 @@ def say_shapes(records: list[dict[str, Any]]) -> list[str]:
     return lines if records else []
 
 
+class Short(lt.TideClassifier):
+    """Without the last ensemble, which judges no label."""
+
+    distils = False
+
+
+def write_forms(seeds: int, file: Path) -> None:
+    """What a fit says of the form of a change, without bands and tests: one line for each study and seed."""
+    lines = [
+        "# The form of a change over the clock",
+        "",
+        f"Made by `python bench/benchmarks/claims.py forms --seeds {seeds}`: words of the first lines of an audit,",
+        "from the curves of a fit alone. Rates go from 2 to 25 %: a step at 60 %, a trend, three waves (the first",
+        "highest at 17 %), a bump at 40 %, and a step in one class.",
+        "Whether classes differ, which an audit tests, is given here. The wording of waves was chosen on these seeds:",
+        "the highest of three equal peaks differed from seed to seed, the first one does not.",
+        "",
+    ]
+    for name in [name for name in STUDIES if name.startswith("shape")]:
+        for seed in range(seeds):
+            study = STUDIES[name](seed)
+            columns = [f"x{number}" for number in range(FEATURES)]
+            X = study.table[columns].to_numpy().reshape(PEOPLE, STEPS, FEATURES)
+            y = study.table["label"].to_numpy().reshape(PEOPLE, STEPS)
+            fit = Short(hidden_size=32, epochs=60, align=False, random_state=0).fit(X, y)
+            moments = np.linspace(0, 1, STEPS)
+            rates = 1 - np.diagonal(fit.noise_.at(moments), axis1=-2, axis2=-1)  # (steps, classes)
+            noise = {
+                "clock": moments.tolist(),
+                "steps": sum(each.weight for each in fit.training_.families if each.kind == "pieces"),
+                "curves": [{"rate": rates.mean(-1).tolist(), "class_rate": rates.T.tolist()}],
+            }
+            test = {"classes_differ_p": 0.01 if name.endswith("class") else 0.5}
+            audit = {"noise": noise, "temporality": test, "table": {"classes": fit.classes_.tolist()}}
+            words = shape_words(View(audit, Clock("position", "position", None, None), "", 0))
+            lines.append(f"- {name[7:]}, seed {seed}: {terminal_text(words)}".replace("\N{NO-BREAK SPACE}", " "))
+    file.write_text("\n".join(lines) + "\n")
+
+
 def run(study: tuple[str, int]) -> dict[str, Any]:
     """The record of one study, by name and seed."""
     name, seed = study
@@ -613,6 +654,8 @@ def main() -> None:
     chosen = parser.parse_args()
     file = chosen.file
     file.parent.mkdir(parents=True, exist_ok=True)
+    if chosen.words == ["forms"]:
+        return write_forms(chosen.seeds, file.parent / "forms.md")
     lines_there = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     records = list({(record["study"], record["seed"]): record for record in lines_there}.values())  # the last of each
     done = {(record["study"], record["seed"]) for record in records}

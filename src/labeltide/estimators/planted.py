@@ -21,6 +21,7 @@ from labeltide.estimators.fleet import fit_fleet
 from labeltide.estimators.tide import TideClassifier
 from labeltide.inference.audit import FDR, find_threshold
 from labeltide.inference.conclusion import Diagnostic
+from labeltide.inference.shifts import move_labels
 
 PLANTED_SHARE = 0.04  # by hand: of the labels of each copy
 RUN_STEPS = 6  # by hand: of runs of planted errors
@@ -209,13 +210,9 @@ def _shifted(
     generator: np.random.Generator, labels: np.ndarray, may_change: np.ndarray, unit: np.ndarray
 ) -> np.ndarray:
     """One recording in ten has its labels some steps later."""
-    names = np.unique(unit)
-    chosen = generator.choice(names, max(1, len(names) // 10), replace=False)
-    changed = labels.copy()
-    for name in chosen:
-        steps = int(generator.integers(2, max(3, min(MAX_SHIFT, labels.shape[1] // 3))))
-        rows = unit == name
-        moved = np.roll(labels[rows], steps, axis=1)
-        moved[:, :steps] = -1
-        changed[rows] = np.where(may_change[rows] & (moved >= 0), moved, labels[rows])
-    return changed
+    names, row_unit = np.unique(unit, return_inverse=True)
+    late = np.zeros(len(names), dtype=int)
+    chosen = generator.choice(len(names), max(1, len(names) // 10), replace=False)
+    late[chosen] = generator.integers(2, max(3, min(MAX_SHIFT, labels.shape[1] // 3)), len(chosen))
+    moved = move_labels(labels, -late[row_unit])
+    return np.where(may_change & (moved >= 0), moved, labels)
