@@ -17,6 +17,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ import labeltide as lt
 from labeltide.auditing import fitting
 from labeltide.auditing.checks import check_copies, check_leaks, clusters_of_copies, leave_out_rare_classes
 from labeltide.auditing.options import AuditOptions
+from labeltide.auditing.page.format import Clock, View, terminal_text
+from labeltide.auditing.page.verdict import shape_words
 from labeltide.inference.conclusion import Diagnostic
 from labeltide_bench.tables import read_audit_table
 
@@ -379,6 +382,24 @@ def isolated(seed: int, share: float) -> Study:
     return tabulate(signal, np.where(random.random(true.shape) < share, other_class(random, true), true), true)
 
 
+# Errors whose rate changes over the clock: what the first line should call a step, a trend, a season and a bump.
+LOW, HIGH = 0.02, 0.25
+MOMENT = np.arange(STEPS) / STEPS
+CHANGES = {
+    "step": np.where(MOMENT < 0.6, LOW, HIGH),
+    "trend": LOW + (HIGH - LOW) * MOMENT,
+    "season": LOW + (HIGH - LOW) * (1 - np.cos(6 * np.pi * MOMENT)) / 2,
+    "bump": LOW + (HIGH - LOW) * np.exp(-(((MOMENT - 0.4) / 0.1) ** 2)),
+}
+
+
+def changing(seed: int, shape: str, of_class: int | None = None) -> Study:
+    """Isolated errors at a rate that changes over the clock, of one true class or of all."""
+    random, true, _, signal = arrays(seed, 25)
+    wrong = random.random(true.shape) < np.where((of_class is None) | (true == of_class), CHANGES[shape], 0.0)
+    return tabulate(signal, np.where(wrong, other_class(random, true), true), true)
+
+
 STUDIES: dict[str, Callable[[int], Study]] = {
     "sound, 20 % wrong": draw,
     "sound, none wrong": lambda seed: draw(seed, rate=0.0),
@@ -434,6 +455,8 @@ STUDIES: dict[str, Callable[[int], Study]] = {
     "wrong: a fifth of the recordings swapped": swapped,
     "wrong: a few people": few_people,
     "wrong: near copies of recordings": near_copies,
+    **{f"shape: {shape}": partial(changing, shape=shape) for shape in CHANGES},
+    "shape: step of one class": partial(changing, shape="step", of_class=1),
 }
 
 
@@ -481,9 +504,24 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
         "corrected": int(corrected.sum()),
         "corrected wrongly": int((corrected & (labels["corrected"].to_numpy() != study.truth)).sum()),
         "warned": [check["name"] for check in summary["diagnostics"] if check["is_warning"]],
+        "bouts": describe_bouts(study, summary["issues"]["bouts"]),
+        "when": [line for line in str(audit).split("\n") if line.startswith(("Worst", "Over time"))],
+        "curve": [[round(each, 4) for each in values] for values in (noise["clock"], noise["curves"][0]["rate"])],
+        "class curves": [[round(each, 4) for each in values] for values in noise["curves"][0]["class_rate"]],
+        "families": {name: round(weight, 3) for name, weight in audit.estimator.families_.items() if weight > 0.02},
         "said": say(str(audit)).replace("\N{NO-BREAK SPACE}", " ")[:LONGEST],
         "seconds": time.monotonic() - started,
     }
+
+
+def describe_bouts(study: Study, found: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Bouts of each class: true, recorded and corrected."""
+    person = study.table["person"].to_numpy()
+    begins = np.append(True, (study.truth[1:] != study.truth[:-1]) | (person[1:] != person[:-1]))
+    true = {
+        str(name): int(number) for name, number in zip(*np.unique(study.truth[begins], return_counts=True), strict=True)
+    }
+    return {each["class"]: [true.get(each["class"], 0), each["recorded"], each["corrected"]] for each in found}
 
 
 def say(words: str) -> str:
@@ -536,6 +574,7 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
         "",
         *say_false_alarms([record for record in records if record["study"] == "one step a sequence"]),
     ]
+    lines += say_shapes([record for record in records if record["study"].startswith("shape")])
     (folder / "README.md").write_text("\n".join(lines) + "\n")
 
 
@@ -547,6 +586,54 @@ def say_false_alarms(records: list[dict[str, Any]]) -> list[str]:
         "With one step a sequence nothing but features tells how many labels are wrong. The false discovery rate, the",
         f"mean share of right labels among the named ones, is {100 * rate:.0f} % over the studies of this kind.",
     ]
+
+
+def say_shapes(records: list[dict[str, Any]]) -> list[str]:
+    """What audits say of the form of a change over the clock, one line for each study."""
+    lines = ["", "Rates that change over the clock, from 2 to 25 % (a step at 60 %, three waves, a bump at 40 %):", ""]
+    for record in sorted(records, key=lambda record: (record["study"], record["seed"])):
+        worst = next((line[11:] for line in record["when"] if line.startswith("Worst")), record["said"])
+        lines.append(f"- {record['study']}, seed {record['seed']}: {worst.replace(chr(160), ' ')}")
+    return lines if records else []
+
+
+class Short(lt.TideClassifier):
+    """Without the last ensemble, which judges no label."""
+
+    distils = False
+
+
+def write_forms(seeds: int, file: Path) -> None:
+    """What a fit says of the form of a change, without bands and tests: one line for each study and seed."""
+    lines = [
+        "# The form of a change over the clock",
+        "",
+        f"Made by `python bench/benchmarks/claims.py forms --seeds {seeds}`: words of the first lines of an audit,",
+        "from the curves of a fit alone. Rates go from 2 to 25 %: a step at 60 %, a trend, three waves (the first",
+        "highest at 17 %), a bump at 40 %, and a step in one class.",
+        "Whether classes differ, which an audit tests, is given here. The wording of waves was chosen on these seeds:",
+        "the highest of three equal peaks differed from seed to seed, the first one does not.",
+        "",
+    ]
+    for name in [name for name in STUDIES if name.startswith("shape")]:
+        for seed in range(seeds):
+            study = STUDIES[name](seed)
+            columns = [f"x{number}" for number in range(FEATURES)]
+            X = study.table[columns].to_numpy().reshape(PEOPLE, STEPS, FEATURES)
+            y = study.table["label"].to_numpy().reshape(PEOPLE, STEPS)
+            fit = Short(hidden_size=32, epochs=60, align=False, random_state=0).fit(X, y)
+            moments = np.linspace(0, 1, STEPS)
+            rates = 1 - np.diagonal(fit.noise_.at(moments), axis1=-2, axis2=-1)  # (steps, classes)
+            noise = {
+                "clock": moments.tolist(),
+                "steps": sum(each.weight for each in fit.training_.families if each.kind == "pieces"),
+                "curves": [{"rate": rates.mean(-1).tolist(), "class_rate": rates.T.tolist()}],
+            }
+            test = {"classes_differ_p": 0.01 if name.endswith("class") else 0.5}
+            audit = {"noise": noise, "temporality": test, "table": {"classes": fit.classes_.tolist()}}
+            words = shape_words(View(audit, Clock("position", "position", None, None), "", 0))
+            lines.append(f"- {name[7:]}, seed {seed}: {terminal_text(words)}".replace("\N{NO-BREAK SPACE}", " "))
+    file.write_text("\n".join(lines) + "\n")
 
 
 def run(study: tuple[str, int]) -> dict[str, Any]:
@@ -567,7 +654,10 @@ def main() -> None:
     chosen = parser.parse_args()
     file = chosen.file
     file.parent.mkdir(parents=True, exist_ok=True)
-    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    if chosen.words == ["forms"]:
+        return write_forms(chosen.seeds, file.parent / "forms.md")
+    lines_there = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    records = list({(record["study"], record["seed"]): record for record in lines_there}.values())  # the last of each
     done = {(record["study"], record["seed"]) for record in records}
     names = [name for name in STUDIES if "stress" in chosen.words or any(word in name for word in chosen.words)]
     studies = [(name, seed) for seed in range(chosen.seeds) for name in names if (name, seed) not in done]

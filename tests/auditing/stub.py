@@ -20,7 +20,6 @@ def use_stub(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fitting, "TideClassifier", StubTide)
     patch.setattr(fitting, "plant", lambda *_: ())
     patch.setattr(run, "make_scorer", StubScorer)
-    patch.setattr(run, "doubtful_classes", lambda *_: np.zeros(1, bool))
     patch.setattr(StubTide, "training_", TrainingEvidence(*[None] * 4), raising=False)
     for name in ("thin_evidence", "thin_for_tests"):
         patch.setattr(fitting, name, lambda training, *_: training)

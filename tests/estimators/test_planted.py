@@ -5,7 +5,15 @@ import pytest
 
 import labeltide as lt
 from labeltide.estimators import planted
-from labeltide.estimators.planted import KINDS, PlantedErrors, check_planted, plant_errors, unreliable_classes
+from labeltide.estimators.planted import (
+    KINDS,
+    PlantedErrors,
+    check_planted,
+    plant_errors,
+    unreliable_classes,
+    widen_interval,
+)
+from labeltide.inference.conclusion import Diagnostic
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +68,31 @@ def test_trusted_labels_are_never_changed(study):
     finally:
         planted.fit_fleet = original
     assert all((copy[:, :30, 0] == study.labels[:, :30, 0]).all() for copy in seen)
+
+
+def test_the_spread_of_refits_widens_the_interval_and_keeps_a_lower_end_of_zero(study):
+    def refits(*moved):
+        none = np.zeros(2, int)
+        return [
+            PlantedErrors(kind, none, none, 1.0, none, none, each) for kind, each in zip(KINDS, moved, strict=False)
+        ]
+
+    assert widen_interval(0.1, 0.09, 0.12, ()) == (0.09, 0.12)
+    assert widen_interval(0.1, 0.09, 0.12, refits(0.0, 0.0)) == (0.09, 0.12)
+    low, high = widen_interval(0.1, 0.09, 0.12, refits(0.01, 0.02))
+    assert 0 < low < 0.08
+    assert 0.13 < high < 0.3
+    assert widen_interval(0.1, 0.0, 0.12, refits(0.01, 0.02))[0] == 0.0
+    assert widen_interval(0.1, 0.09, 0.12, refits(0.0, 0.0, 0.2, 0.2)) == (0.09, 0.12)  # runs and shifts do not count
+
+
+def test_an_estimator_names_labels_by_the_rule_of_the_audit_of_a_table_also_from_a_file(study, fitted, tmp_path):
+    labels = fitted.encode(study.labels, study.lengths)[..., 0]
+    assert (fitted.audit(study.features, study.labels).is_issue[..., 0] & (labels == 1)).any()
+    check = Diagnostic("planted class", True, "Its planted errors are not found.", unnamed=(1,))
+    fitted.findings_["diagnostics"] = (*fitted.diagnostics_, check)
+    fitted.save(tmp_path / "model")
+    for clf in (fitted, lt.load(tmp_path / "model")):
+        flagged = clf.audit(study.features, study.labels).is_issue[..., 0]
+        assert flagged[labels == 0].any()
+        assert not flagged[labels == 1].any()

@@ -11,10 +11,11 @@ from scipy.stats import t as student
 from labeltide.auditing.page.page import environment
 from labeltide.auditing.page.verdict import check_title
 from labeltide.chain.em import label_chain
-from labeltide.chain.passes import ChainData, Members, TrainingEvidence
+from labeltide.chain.passes import ChainData, Members, TrainingEvidence, expect, same_data
 from labeltide.inference.checks import (
     check_drift,
     check_independence,
+    check_persistence,
     check_support,
     diagnose,
     largest_contrast,
@@ -59,6 +60,21 @@ def test_recordings_whose_labels_belong_to_others_are_counted():
     (check,) = [c for c in check_support(training._replace(data=replace(training.data, labels=labels))) if c.is_warning]
     assert check.name == "recordings"
     assert 1 <= int(check.sentence.split()[1]) <= 10  # labels of others may fit by chance
+
+
+def test_wrong_labels_that_persistence_alone_gives_away_are_told_from_those_that_signals_support():
+    training, _ = fit_studies(simulate(SimulatedStudy(MATRICES, n=100), 1, 0).data)[0]
+    data = training.data
+    true = (
+        expect(data, same_data(torch.ones(1, len(data.mask))), training.parameters, posterior=True).posterior[0].numpy()
+    )
+    (sound,) = check_persistence(training, true)
+    assert not sound.is_warning
+    silent = torch.randn(data.evidence.shape, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    (doubt,) = check_persistence(training._replace(data=replace(data, evidence=silent)), true)
+    assert doubt.is_warning
+    assert not doubt.denies
+    assert "persistence alone" in doubt.sentence
 
 
 def test_errors_in_runs_are_seen():

@@ -12,7 +12,6 @@ from labeltide.inference.checks import (
     check_mostly_right,
     clock_accuracy,
     diagnose,
-    doubtful_classes,
     frequency_log_likelihood,
 )
 from labeltide.noise.simulate import make_noise
@@ -66,7 +65,7 @@ def test_a_rare_class_that_is_mostly_recorded_as_another_is_in_doubt():
     training, expected = fitted(SimulatedStudy(matrices, n=150, stay=0.9, sharpness=4.0), shares=shares)
     check = check_mostly_right(training, expected, ["a", "b", "c"])
     assert (check.is_warning, check.denies, "'c'" in check.sentence) == (True, False, True)
-    assert doubtful_classes(training).tolist() == [False, False, True]
+    assert check.unnamed == check.unsuggested == (2,)
 
 
 def test_classes_at_fixed_moments_are_confounded_with_the_clock():

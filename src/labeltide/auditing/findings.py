@@ -29,6 +29,7 @@ from labeltide.auditing.page.payload import COLUMNS
 from labeltide.auditing.reading import AuditInput, decode
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
+from labeltide.estimators.planted import PlantedErrors, widen_interval
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
 from labeltide.inference.audit import KINDS, RUN, LabelAudit, averaged_share, in_fixed_point
 from labeltide.inference.bands import NoiseEstimate, interval_around
@@ -65,7 +66,9 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     n_classes = estimate.mean.shape[-1]
     most = int(np.clip(MAX_NUMBERS // (3 * n_classes**2 * (1 + len(annotators))), MIN_POINTS, MAX_POINTS))
     kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
+    steps = [each.weight for each in estimator.training_.families if each.kind == "pieces"]
     return {
+        "steps": sum(steps),
         "rate": estimate.total,
         "rate_lower": estimate.total_lower,
         "rate_upper": estimate.total_upper,
@@ -77,14 +80,19 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     }
 
 
-def describe_whole(found: dict[str, Any], table: Any, totals: Totals, is_moved: bool = False) -> dict[str, Any]:
+def describe_whole(
+    found: dict[str, Any], table: Any, totals: Totals, planted: Sequence[PlantedErrors] = (), is_moved: bool = False
+) -> dict[str, Any]:
     """The findings with numbers of labels of the whole table, and its share of wrong labels as labels.parquet has it.
 
     That is the mean of 1 - `probability_right`. Bands are computed from some windows, which overlap, with Q fitted once
     more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
-    is stated, and begins without `Totals.share_unclear`. Where labels were moved, errors of time are not counted.
+    is stated, widened by the spread of the refits with planted errors, and begins without `Totals.share_unclear`, or
+    at zero where signals do not support the suggestions. Where labels were moved, errors of time are not counted.
     """
     share, unclear = round(totals.share_wrong, 6), round(totals.share_unclear, 6)
+    if any(check["name"] == "persistence" and check["is_warning"] for check in found["diagnostics"]):
+        unclear = share
     of_annotator = dict(zip(table.annotator_names or (), totals.by_annotator.tolist(), strict=True))
 
     def stated(noise: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +103,7 @@ def describe_whole(found: dict[str, Any], table: Any, totals: Totals, is_moved: 
         if is_moved or lower is None or upper is None or not np.isfinite([share, lower, upper]).all():
             return noise
         lower, upper = interval_around(share, noise["rate"], lower, upper)
+        lower, upper = widen_interval(share, lower, upper, planted)
         lower = max(lower - unclear, 0.0)
         return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper, "rate_unclear": unclear}
 

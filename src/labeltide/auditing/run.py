@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,11 +50,10 @@ from labeltide.auditing.sampling import read_large_table
 from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.planted import PlantedErrors, check_planted, unreliable_classes
+from labeltide.estimators.planted import PlantedErrors, check_planted
 from labeltide.estimators.predictions import check_predictions
 from labeltide.inference.audit import flag_bound
-from labeltide.inference.checks import doubtful_classes
-from labeltide.inference.conclusion import Diagnostic, conclude
+from labeltide.inference.conclusion import Diagnostic, conclude, named_pairs
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
 from labeltide.tables.columns import as_frame, frame_index
@@ -323,7 +322,6 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
     coded, estimator, planted, messages = _fit(study, kept, stages)
     given = check_predictions(coded.training_) if options.probabilities is not None else ()
     found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check(), *given))
-    found["diagnostics"] += [asdict(check) for check in check_planted(planted, sample.class_names)]
     findings = to_json({**found, "planted": [vars(each) for each in planted]})
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms
     conclusion = conclude(findings).to_json()
@@ -332,9 +330,7 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
         with torch_on_one_thread():
             scorer = make_scorer(coded, sample, options.device)
             judged = judge_sample(scorer, sample, options.fdr, false_alarms)
-        doubtful, n_classes = doubtful_classes(estimator.training_), len(sample.class_names)
-        may_name = np.full((n_classes, n_classes), bool(conclusion["names_labels"])) & ~doubtful & ~doubtful[:, None]
-        may_name &= ~unreliable_classes(planted)[:, None] if planted else True
+        may_name = named_pairs(bool(conclusion["names_labels"]), estimator.diagnostics_, len(sample.class_names))
         judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
         shares = judged.probabilities[judged.mask].mean(0)
         job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
@@ -351,7 +347,7 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
                 "table": {**about, "said": [*about["said"], *messages]},
                 "settings": describe_settings(sample, options, estimator, n_windows),
                 "conclusion": conclusion,
-                **describe_whole(findings, whole, totals, sample.moved is not None),
+                **describe_whole(findings, whole, totals, planted, sample.moved is not None),
                 **described,
                 **({"recordings": study.recordings} if study.recordings else {}),
             }
@@ -391,4 +387,6 @@ def _fit(
         kept.take_findings(estimator)
         messages += fitting.infer(estimator, sample, options, stages.done, kept.keep_findings)
         planted = fitting.plant(coded, study.learned, windows, study.clusters[study.learned.groups], options)
+        checks = (*estimator.diagnostics_, *check_planted(planted, sample.class_names))
+        estimator.findings_["diagnostics"] = checks  # by which its own `audit` names labels, too
     return coded, estimator, planted, messages

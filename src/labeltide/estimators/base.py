@@ -247,7 +247,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         gaps: ArrayLike | None = None,
         spend_fdr: bool = False,
-        may_name: bool | None = None,
+        may_name: bool | np.ndarray | None = None,
     ) -> LabelAudit:
         """Probability that each recorded label is right, the most likely label, and flags at a false discovery rate.
 
@@ -291,7 +291,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             spend_fdr=spend_fdr,
             has_annotators=_validation.as_labels(y).ndim == 3,
             may_name=may_name,
-            false_alarms=self._false_alarms() if may_name else None,
+            false_alarms=self._false_alarms() if np.any(may_name) else None,
             fit=self,
         )
         if out_of_fold is not None and not out_of_fold.all():
@@ -391,8 +391,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             )
         return indices
 
-    def _may_name_labels(self) -> bool:
-        """Whether an audit may flag and correct single labels."""
+    def _may_name_labels(self) -> bool | np.ndarray:
+        """Whether an audit may flag and correct single labels; by recorded and likeliest class where that differs."""
         return True
 
     def _false_alarms(self) -> np.ndarray | None:

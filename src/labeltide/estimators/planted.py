@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from labeltide.chain.passes import TrainingEvidence, draw_rows, posteriors, same_data
 from labeltide.estimators.fleet import fit_fleet
 from labeltide.estimators.tide import TideClassifier
 from labeltide.inference.audit import FDR, find_threshold
 from labeltide.inference.conclusion import Diagnostic
+from labeltide.inference.shifts import move_labels
 
 PLANTED_SHARE = 0.04  # by hand: of the labels of each copy
 RUN_STEPS = 6  # by hand: of runs of planted errors
@@ -41,6 +44,7 @@ class PlantedErrors:
     response: float  # rise of the estimated share of wrong labels against what was planted; 1 is right
     named: np.ndarray  # labels flagged in the study itself
     named_again: np.ndarray  # and again in the copy
+    moved: float = 0.0  # the estimated share of wrong labels among those not changed: in the copy, less in the study
 
 
 class _Refit(TideClassifier):
@@ -86,7 +90,8 @@ def plant_errors(
         changed = (copy != labels) & (copy >= 0)
         before, after = (np.take_along_axis(posterior, codes.clip(0).astype(np.intp), -1) for codes in (labels, copy))
         expected = float((before - after)[changed].sum())
-        kept = flagged & ~changed
+        kept, same = flagged & ~changed, np.where(copy == labels, labels, -1)
+        shares = [_judge(same, each)[1] / max((same >= 0).sum(), 1) for each in (posterior, of_copy)]
         results.append(
             PlantedErrors(
                 kind,
@@ -95,6 +100,7 @@ def plant_errors(
                 response=(wrong_now - wrong) / expected if expected > 0 else math.nan,
                 named=np.bincount(labels[kept], minlength=n_classes),
                 named_again=np.bincount(labels[kept & again], minlength=n_classes),
+                moved=shares[1] - shares[0],
             )
         )
     return tuple(results)
@@ -115,11 +121,14 @@ def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) 
         advice = "Check a random sample of labels: a review gives the share without a model."
         return (Diagnostic("planted", True, f"{sentence}, where 1 is right.", advice, denies=True),)
     checks = [Diagnostic("planted", False, f"{sentence} (1 is ideal).")]
+    names = ("found", "planted", "named_again", "named")
     for code in np.flatnonzero(unreliable_classes(planted)).tolist():
-        of_class = (sum(int(getattr(each, name)[code]) for each in single) for name in ("found", "planted"))
-        found = "Of {1} planted errors of this class, {0} were found.".format(*of_class)
-        sentence = f"Labels recorded as {class_names[code]!r} are not listed: {found}"
-        checks.append(Diagnostic("planted class", True, sentence, "Review some of these labels."))
+        found, changed, again, named = (sum(int(getattr(each, name)[code]) for each in single) for name in names)
+        why = f"of {changed} planted errors of this class, {found} were found."
+        if found >= MIN_FOUND * changed:
+            why = f"of {named} flags of this class in copies of the study, {again} recurred."
+        sentence = f"Labels recorded as {class_names[code]!r} are not listed: {why}"
+        checks.append(Diagnostic("planted class", True, sentence, "Review some of these labels.", unnamed=(code,)))
     return tuple(checks)
 
 
@@ -130,6 +139,18 @@ def unreliable_classes(planted: Sequence[PlantedErrors]) -> np.ndarray:
     n_planted, found, named, named_again = (sum(getattr(each, name) for each in single) for name in names)
     missed = (n_planted >= MIN_PLANTED) & (found < MIN_FOUND * n_planted)
     return missed | ((named >= MIN_PLANTED) & (named_again < MIN_FOUND * named))
+
+
+def widen_interval(share: float, lower: float, upper: float, planted: Sequence[PlantedErrors]) -> tuple[float, float]:
+    """The 95 % interval of a share, with the variance between the fits of study and copies (Rubin 1987)."""
+    moved = [0.0, *(each.moved for each in planted if each.kind in SINGLE)]
+    between = (1 + 1 / len(moved)) * float(np.var(moved, ddof=1)) if len(moved) > 1 else 0.0
+    within = ((upper - lower) / (2 * norm.isf(0.025))) ** 2
+    if not between > 0 or not within > 0:
+        return lower, upper
+    freedom = (len(moved) - 1) * (1 + within / between) ** 2
+    wider = float(student.isf(0.025, freedom) / norm.isf(0.025) * math.sqrt(1 + between / within))
+    return max(share - wider * (share - lower), 0.0), min(share + wider * (upper - share), 1.0)
 
 
 def _posterior(training: TrainingEvidence) -> np.ndarray:
@@ -189,13 +210,9 @@ def _shifted(
     generator: np.random.Generator, labels: np.ndarray, may_change: np.ndarray, unit: np.ndarray
 ) -> np.ndarray:
     """One recording in ten has its labels some steps later."""
-    names = np.unique(unit)
-    chosen = generator.choice(names, max(1, len(names) // 10), replace=False)
-    changed = labels.copy()
-    for name in chosen:
-        steps = int(generator.integers(2, max(3, min(MAX_SHIFT, labels.shape[1] // 3))))
-        rows = unit == name
-        moved = np.roll(labels[rows], steps, axis=1)
-        moved[:, :steps] = -1
-        changed[rows] = np.where(may_change[rows] & (moved >= 0), moved, labels[rows])
-    return changed
+    names, row_unit = np.unique(unit, return_inverse=True)
+    late = np.zeros(len(names), dtype=int)
+    chosen = generator.choice(len(names), max(1, len(names) // 10), replace=False)
+    late[chosen] = generator.integers(2, max(3, min(MAX_SHIFT, labels.shape[1] // 3)), len(chosen))
+    moved = move_labels(labels, -late[row_unit])
+    return np.where(may_change & (moved >= 0), moved, labels)

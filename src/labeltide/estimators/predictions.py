@@ -93,7 +93,7 @@ class PredictionFit(TideClassifier):
     def _checks(self) -> tuple[Diagnostic, ...]:
         return (*self.predictions_, *super()._checks)
 
-    def _may_name_labels(self) -> bool:
+    def _may_name_labels(self) -> bool | np.ndarray:
         return super(TideClassifier, self)._may_name_labels()
 
 

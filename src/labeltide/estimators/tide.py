@@ -50,7 +50,7 @@ from labeltide.inference.bands import (
     share_test,
 )
 from labeltide.inference.checks import diagnose
-from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise
+from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
 from labeltide.inference.shifts import find_own_shifts, move_labels
 from labeltide.inference.temporality import (
     PartTemporality,
@@ -402,9 +402,13 @@ class InferenceResults:
         """Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason."""
         return conclude_noise(self.is_noisy_p_, self._checks)
 
-    def _may_name_labels(self) -> bool:
-        """Whether the fit shows that labels are wrong, so that an audit may name them."""
-        return self.conclusion_.answer == SHOWN
+    def _may_name_labels(self) -> bool | np.ndarray:
+        """Whether the fit shows that labels are wrong, so that an audit may name them: by recorded and likeliest class.
+
+        Classes that a check excludes are not named.
+        """
+        pairs = named_pairs(self.conclusion_.answer == SHOWN, self._checks, len(self.classes_))
+        return pairs if pairs.any() and not pairs.all() else bool(pairs.all())
 
     def _false_alarms(self) -> np.ndarray | None:
         """Expected shares of false alarms, by which the flags of an audit are limited (`false_alarm_curve`)."""
@@ -652,8 +656,8 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
         """Write the fitted method and what was inferred from it so far, for an audit that goes on."""
         super().save(path)
 
-    def _may_name_labels(self) -> bool:
-        """Whether the fit shows that labels are wrong; where every label was trusted, they are known."""
+    def _may_name_labels(self) -> bool | np.ndarray:
+        """As above; where every label was trusted, the wrong ones are known."""
         return self.fold_model_ is None or super()._may_name_labels()
 
     def _persistence(self) -> Chain:

@@ -383,7 +383,7 @@ def audit_labels(
     fdr: float = FDR,
     spend_fdr: bool = False,
     has_annotators: bool = False,
-    may_name: bool = True,
+    may_name: bool | np.ndarray = True,
     false_alarms: np.ndarray | None = None,
     fit: Any = None,
 ) -> LabelAudit:

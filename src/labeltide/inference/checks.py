@@ -32,6 +32,7 @@ MIN_PERSISTENCE = 0.1  # by hand: kappa of consecutive labels under which they d
 MIN_SUPPORT, MIN_SUPPORT_T = 0.05, 2.0  # by hand: kappa of labels and predictions, and its t value over recordings
 MIN_SUPPORT_LABELS, MIN_SUPPORT_CLUSTERS = 20, 10  # by hand: labels and recordings from which recordings are compared
 SUPPORT_MARGIN, SUPPORT_P_VALUE = 0.2, 0.01  # by hand: agreement below that of most recordings, and level of the test
+MIN_SUPPORT_GAIN = 0.1  # by hand: share of suspects that the signals support, above that of other labels
 BURSTS_WARNING = 0.1  # share of labels whose draw is kept from the step before
 CLOCK_TENTHS = 10
 MAX_BALANCE_CHANGE = 0.15  # of the share of a class over the clock
@@ -62,6 +63,7 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
         check_mostly_right(training, expected, class_names),
         check_identifiability(training),
         *check_support(training),
+        *check_persistence(training, true),
         check_bursts(training),
         check_balance(training, true, class_names),
         check_drift(training),
@@ -143,6 +145,31 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     advice = "Check these recordings for labels of another one, a broken sensor or other labelling rules."
     sound = "In every recording, the labels fit the signals."
     return (*checks, _judge("recordings", bool(low), sound, doubt, advice))
+
+
+def check_persistence(training: TrainingEvidence, true: np.ndarray) -> tuple[Diagnostic, ...]:
+    """Where a label is probably wrong, do the signals support the likeliest class more often than at other labels?
+
+    The out-of-fold log-likelihood ratio of this class against the recorded one is positive if they do.
+    """
+    data, labels = training.data, training.data.labels[0].numpy()
+    if data.evidence is None or is_trusted(data):
+        return ()
+    row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
+    recorded, belief = labels[row, step, annotator].astype(int), true[row, step]
+    score, likeliest = data.evidence[0].numpy()[row, step], belief.argmax(1)
+    suspect = belief[range(len(row)), recorded] < 0.5
+    if suspect.sum() < MIN_SUPPORT_LABELS:
+        return ()
+    positive = score > np.take_along_axis(score, recorded[:, None], 1)  # (labels, classes)
+    kept = [positive[(recorded == code) & ~suspect] for code in range(data.n_classes)]
+    expected = np.stack([part.mean(0) if len(part) else np.zeros(data.n_classes) for part in kept])
+    there = positive[suspect, likeliest[suspect]].mean()
+    elsewhere = expected[recorded[suspect], likeliest[suspect]].mean()
+    sound = f"Signals support another class at {100 * there:.0f} % of the labels that are probably wrong"
+    doubt = f"{sound}, and at {100 * elsewhere:.0f} % of the others: persistence alone says that they are wrong."
+    advice = "They may be brief true events. Review some of them."
+    return (_judge("persistence", bool(there - elsewhere < MIN_SUPPORT_GAIN), f"{sound}.", doubt, advice),)
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:
@@ -312,7 +339,8 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
     of_class = counts.sum(1)
     right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
-    doubtful = doubtful_classes(training)
+    # Classes that are hardly recorded as such more often than not, so that their names are in doubt.
+    doubtful = (of_class > 0) & (right < MIN_RIGHT) & (not is_trusted(training.data))
     worst = int(np.where(share > 0, right, 1.0).argmin())
     others = counts / of_class[:, None].clip(1e-9) * share[:, None]
     np.fill_diagonal(others, -1.0)
@@ -324,17 +352,11 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     if not bad and doubtful.any():
         names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
         sentence = f"{summary}. Its name is in doubt: labels recorded as or suggested to be {names} are not listed."
-        return Diagnostic("mostly_right", True, sentence, f"Give some trusted labels of {names}.")
+        codes = tuple(np.flatnonzero(doubtful).tolist())
+        advice = f"Give some trusted labels of {names}."
+        return Diagnostic("mostly_right", True, sentence, advice, unnamed=codes, unsuggested=codes)
     sound = f"{summary}, the least of all classes."
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
-
-
-def doubtful_classes(training: TrainingEvidence) -> np.ndarray:
-    """True classes whose names are in doubt, as they are hardly recorded as such more often than not: (classes,)."""
-    expected = expect(training.data, same_data(torch.ones(1, training.data.labels.shape[1])), training.parameters)
-    counts = expected.counts[0].double().sum((0, 1)).numpy()  # (true, recorded)
-    few = (counts.sum(1) > 0) & (np.diagonal(counts) < MIN_RIGHT * counts.sum(1))
-    return few & (not is_trusted(training.data))
 
 
 def check_confounding(training: TrainingEvidence) -> Diagnostic:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,15 +42,9 @@ class Conclusion:
 
 def conclude(audit: Mapping[str, Any]) -> Conclusion:
     """The conclusion from the parts `noise`, `temporality`, `other_clocks` and `diagnostics` of audit.json."""
-    checks = [
-        Diagnostic(
-            str(check.get("name")),
-            bool(check.get("is_warning")),
-            str(check["sentence"]),
-            denies=bool(check.get("denies")),
-        )
-        for check in audit.get("diagnostics") or []
-    ]
+    known, empty = {each.name for each in fields(Diagnostic)}, {"name": "", "is_warning": False}
+    found = [empty | {name: check[name] for name in known & check.keys()} for check in audit.get("diagnostics") or []]
+    checks = [Diagnostic(**check) for check in found]
     rate, p_value = _number(audit["noise"].get("rate")), _number(audit["temporality"].get("is_noisy_p"))
     noise = conclude_noise(p_value if math.isfinite(rate) else math.nan, checks)
     others = audit.get("other_clocks") or []
@@ -124,6 +118,18 @@ class Diagnostic:
     sentence: str
     advice: str = "Nothing to do."
     denies: bool = False  # whether the warning means that the share of wrong labels cannot be estimated at all
+    unnamed: tuple[int, ...] = ()  # codes of classes; labels recorded as one of them are not named
+    unsuggested: tuple[int, ...] = ()  # codes of classes; labels for which one of them is likelier are not named
+
+
+def named_pairs(shown: bool, checks: Sequence[Diagnostic], n_classes: int) -> np.ndarray:
+    """Which labels may be named, by recorded and likeliest class: bool of shape (classes, classes)."""
+    pairs = np.full((n_classes, n_classes), shown)
+    for check in checks:
+        if check.is_warning:
+            pairs[list(check.unnamed)] = False
+            pairs[:, list(check.unsuggested)] = False
+    return pairs
 
 
 # Explanations of flagged labels: neighbours, other annotators and features that support another label, in words.

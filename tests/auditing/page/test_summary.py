@@ -15,7 +15,7 @@ def test_the_summary_is_read_in_ten_seconds(tmp_path):
         "wearables.csv: 480 labels in 4 sequences, by 2 annotators.",
         f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, "
         "most likely errors first",
-        "Worst      near 21:30 (48 %); best near 09:30 (8.2 %)",
+        "Worst      highest near 21:30 (48 %), lowest near 09:30 (8.2 %)",
         "Over time  changes by 40 percentage points (34 to 47), p < 0.001",
         'Next       check the listed labels, then annotate 4 stretches again, "p01" first',
         "Careful    1 warning: Bursts of mistakes",
@@ -28,7 +28,7 @@ def test_of_several_clocks_the_summary_names_each(tmp_path):
     first = {"clock": {"name": "since", "kind": "column"}, "noise": audit["noise"], "temporality": still}
     moves = {part: audit[part] for part in first}
     lines = summary_text({**audit, **first, "other_clocks": [moves]}).splitlines()
-    assert lines[2] == "Worst      near 21:30 (48 %); best near 09:30 (8.2 %)"
+    assert lines[2] == "Worst      highest near 21:30 (48 %), lowest near 09:30 (8.2 %)"
     assert lines[3].startswith("Over time  over since: no change shown (p = 0.60); over the day: changes by")
     assert summary_html({**audit, **first, "other_clocks": [moves]}).count("<svg") == 2
 

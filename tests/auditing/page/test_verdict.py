@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from auditing.page.fake import write_audit
@@ -33,11 +34,9 @@ def test_a_sure_change_names_its_moment_its_size_and_its_sureness(audits):
     assert headline.startswith(
         "About 28 in 100 recorded labels are probably wrong. The error rate changes over the day"
     )
-    assert headline.endswith("the day and is highest near 21:30.")
+    assert headline.endswith("over the day: highest near 21:30 (48 %), lowest near 09:30 (8.2 %).")
     assert "An estimated 28 % of 480 recorded labels (95 % interval 27 to 30 %)" in many
-    assert when.startswith(
-        "Near 21:30. The estimated error rate is 48 % at its highest and 8.2 % at its lowest, near 09:30."
-    )
+    assert when == "Near 21:30. The error rate changes: highest near 21:30 (48 %), lowest near 09:30 (8.2 %)."
     assert changes.startswith(
         "Yes, almost certainly. The error rate varies by 40 percentage points (95 % interval 34 to 47)"
     )
@@ -92,7 +91,7 @@ def test_nothing_is_claimed_that_no_test_carries(audits):
     assert when.startswith("No moment stands out.")
     assert changes.startswith("Not shown. A constant error rate explains these labels equally well (p = 0.41).")
     headline, many, _, _, then, _ = words(audits["clean"])
-    assert headline == "There is no clear sign that these labels are wrong."
+    assert headline.startswith("There is no clear sign that these labels are wrong. Errors that follow the signals")
     assert many.startswith("No clear sign of any.")
     assert then.startswith("Nothing urgent.")
 
@@ -191,16 +190,59 @@ def with_second(audit, **test):
 
 def test_of_several_clocks_each_has_its_own_words(audits):
     headline, _, _, _, when, changes, _, _ = words(with_second(audits["temporal"], p_value=0.7))
-    assert headline.endswith("over the day and is highest near 21:30. No change is shown over since.")
+    assert headline.endswith("lowest near 09:30 (8.2 %). No change is shown over since.")
     assert when.startswith("No moment stands out.")
     assert changes.startswith(
         "Not shown. An error rate that follows the other clock alone explains these labels equally w"
     )
     headline, *_, changes, _, _ = words(with_second(audits["temporal"], p_value=0.004, worst_at=3.0))
-    assert headline.endswith("over the day (highest near 21:30) and over since (highest where since is near 3).")
+    assert "The error rate changes over the day: highest near 21:30 (48 %), lowest near 09:30" in headline
+    assert "; over since: " in headline
     assert "If it did not follow this clock, a change this large would appear about 4 times in 1,000" in changes
     headline, *_ = words(with_second(audits["constant"]))
     assert headline.endswith("Whether the error rate changes over the day or over since is not clear.")
     questions = [card.question for card in write_verdict(with_second(audits["constant"])).cards]
     assert terminal_text(questions[4]) == "Does it change over since?"
     assert len(set(questions)) == 6
+
+
+HOURS = np.arange(101) / 10
+SHAPES = {
+    "a step where hours is near 4 h, 2.0 % → 20 %": np.where(HOURS < 4, 0.02, 0.2),
+    "a trend, 2.0 % where hours is near 0 h → 20 % where hours is near 10 h": 0.02 + 0.018 * HOURS,
+    "a bump, 2.0 % where hours is near 0 h → 20 % where hours is near 5 h → 2.0 % where hours is near 10 h": (
+        0.02 + 0.18 * np.exp(-((HOURS - 5) ** 2))
+    ),
+    "3 waves of 2.0 % to 20 %, the first highest where hours is near 1.7 h": (
+        0.11 - 0.09 * np.cos(0.6 * np.pi * HOURS)
+    ),
+}
+
+
+@pytest.mark.parametrize(("expected", "rate"), SHAPES.items())
+def test_the_headline_names_the_form_of_the_change_with_two_digits_and_the_unit(audits, expected, rate):
+    noise = {"clock": HOURS.tolist(), "steps": float("step" in expected), "curves": [{"rate": rate.tolist()}]}
+    clock = {"name": "hours", "kind": "column", "unit": "h", "period": None}
+    test = {**audits["temporal"]["temporality"], "classes_differ_p": None}
+    audit = {**audits["temporal"], "noise": audits["temporal"]["noise"] | noise, "clock": clock, "temporality": test}
+    headline = words(audit)[0].replace("\N{NO-BREAK SPACE}", " ")
+    assert headline.endswith(f"The error rate changes over hours: {expected}.")
+
+
+def test_a_step_of_one_class_names_the_class(audits):
+    step = np.where(HOURS < 4, 0.02, 0.2)
+    curve = {"rate": (step / 3).tolist(), "class_rate": [[0.01] * 101, step.tolist(), [0.01] * 101]}
+    noise = audits["temporal"]["noise"] | {"clock": HOURS.tolist(), "steps": 0.9, "curves": [curve]}
+    test = {**audits["temporal"]["temporality"], "classes_differ_p": 0.01}
+    headline = words({**audits["temporal"], "noise": noise, "temporality": test})[0]
+    assert '"walk" 2.0 % → 20 %' in headline.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_first_line_says_what_the_share_rests_on(audits):
+    alone = audits["temporal"]["issues"] | {"by_kind": {"isolated": 40}}
+    headline = words({**audits["temporal"], "issues": alone})[0]
+    assert "probably wrong, fewer if some are brief true events that the signals do not show." in headline
+    check = {"name": "persistence", "is_warning": True, "sentence": "Alone.", "advice": ""}
+    noise = audits["temporal"]["noise"] | {"rate": 0.2, "rate_lower": 0.0, "rate_unclear": 0.2}
+    headline = words({**audits["temporal"], "issues": alone, "noise": noise, "diagnostics": [check]})[0]
+    assert headline.startswith("Between 0 and 20 in 100 recorded labels are probably wrong, by persistence alone")

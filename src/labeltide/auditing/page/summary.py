@@ -27,20 +27,22 @@ from labeltide.auditing.page.format import (
     p_value,
     percent,
     read_interval,
-    read_numbers,
     terminal_text,
 )
 from labeltide.auditing.page.page import environment
 from labeltide.auditing.page.verdict import (
+    FOLLOWING,
     HEAD,
     again_words,
     baseline_text,
     check_title,
+    condition,
     is_noisy,
     is_temporal,
     issues_sentence,
     misaligned,
     rate_sentence,
+    shape_words,
     size,
     timing_words,
     units,
@@ -80,7 +82,8 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
         return f"cannot be estimated. {untold(audit)} No label is named or corrected"
     range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
     answer = write_verdict(audit).cards[0].answer
-    much = f"{answer[0].lower()}{answer[1:]}{range_}{' of labels' * is_noisy(audit)}"
+    rest = f" of labels{condition(audit)}" if is_noisy(audit) else f"; {FOLLOWING}"
+    much = f"{answer[0].lower()}{answer[1:]}{range_}{rest}"
     named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
     return f"apart from the timing, {much}; {named}" if timing_words(audit) else f"{much}; {named}"
 
@@ -90,12 +93,7 @@ def _worst(audit: Mapping[str, Any]) -> str:
     moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
     if not moving:
         return "" if untold(audit) else "no moment stands out"
-    clock, test = moving[0].clock, moving[0].audit["temporality"]
-    parts = []
-    for word, before in (("worst", ""), ("best", "best ")):
-        at, rate = read_numbers(test, f"{word}_at", f"{word}_rate")
-        parts += [f"{before}{clock.moment(at)} ({percent(rate)})"] if is_known(at, rate) else []
-    return "; ".join(parts) or "no moment stands out"
+    return shape_words(moving[0]) or "no moment stands out"
 
 
 def _change_line(view: View) -> str:

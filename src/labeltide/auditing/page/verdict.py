@@ -36,6 +36,9 @@ from labeltide.tables.times import written_length
 LARGE_PART = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
 NEITHER_KNOWN = "This cannot be answered as long as the share of wrong labels is unknown."
+FOLLOWING = "errors that follow the signals would not show"
+MIN_STEP = 0.75  # by hand: share of the variance of a curve that a single step explains
+MIN_TURN = 0.3  # by hand: of the range of a curve, from which it turns
 NOTHING_NAMED = "No label is named or corrected."
 PLAN_LINK = ("plan", "The most informative stretches")
 EXTREMES = ("worst_at", "worst_rate", "best_at", "best_rate")
@@ -148,20 +151,78 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
         reason = untold(audit).split(". ")[0].rstrip(".")
         return f"The share of wrong labels cannot be estimated from these data. {reason}."
     if not is_noisy(audit):
-        return "There is no clear sign that these labels are wrong."
+        return f"There is no clear sign that these labels are wrong. {FOLLOWING.capitalize()}."
     least, views = identified(audit), clock_views(audit)
     from_ = "About" if least is None else f"Between {100 * least:.0f} and"
-    much = f"{from_} {_in_hundred(rate)} recorded labels are probably wrong"
+    much = f"{from_} {_in_hundred(rate)} recorded labels are probably wrong{condition(audit)}"
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
         return f"{much}. Whether the error rate changes {' or '.join(view.clock.over for view in views)} is not clear."
-    form, said = "{} and is highest {}" if len(moving) == 1 else "{} (highest {})", []
-    for view in moving:
-        worst = number(view.audit["temporality"].get("worst_at"))
-        said.append(form.format(view.clock.over, view.clock.moment(worst)) if is_known(worst) else view.clock.over)
+    said = [f"{view.clock.over}: {words}" if (words := shape_words(view)) else view.clock.over for view in moving]
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
-    return f"{much}. The error rate changes {join_words(said)}.{end}"
+    return f"{much}. The error rate changes {'; '.join(said)}.{end}"
+
+
+def condition(audit: Mapping[str, Any]) -> str:
+    """What the share of wrong labels rests on; empty where no label stands alone."""
+    if is_unsupported(audit):
+        return ", by persistence alone: the signals do not support the suggestions, and brief true events look the same"
+    alone = number((audit["issues"].get("by_kind") or {}).get("isolated"))
+    return ", fewer if some are brief true events that the signals do not show" if alone > 0 else ""
+
+
+def is_unsupported(audit: Mapping[str, Any]) -> bool:
+    """Whether signals support the suggested classes no more than at other steps, so that persistence alone is left."""
+    return any(each["name"] == "persistence" and each.get("is_warning") for each in audit.get("diagnostics") or [])
+
+
+def shape_words(view: View) -> str:
+    """The form of a change over the clock: a step, a trend, a bump or waves, with its moments and rates."""
+    noise, test, moment = view.audit["noise"], view.audit["temporality"], view.clock.moment
+    curves, at = noise.get("curves") or [], numbers(noise.get("clock"))
+    rate = numbers(curves[0].get("rate")) if curves else np.zeros(0)
+    if len(rate) < 3 or not np.isfinite(rate).all():
+        worst = number(test.get("worst_at"))
+        return f"highest {moment(worst)}" if is_known(worst) else ""
+    split, explained = best_split(rate)
+    if number(noise.get("steps")) >= 0.5 and explained >= MIN_STEP:
+        who, of_classes = "", numbers(curves[0].get("class_rate"))
+        if number(test.get("classes_differ_p")) < SURE:  # the class that changes most
+            name = int(np.abs(of_classes[:, split:].mean(1) - of_classes[:, :split].mean(1)).argmax())
+            who, rate = f"{in_quotes(view.audit['table']['classes'][name])} ", of_classes[name]
+        before, after = (percent(float(part.mean())) for part in (rate[:split], rate[split:]))
+        return f"a step {moment(float(at[split]))}, {who}{before} → {after}"
+    turns = turning_points(rate)
+    low, high = int(rate.argmin()), int(rate.argmax())
+    if view.clock.period:
+        ends = [f"{moment(float(at[end]))} ({percent(rate[end])})" for end in (high, low)]
+        return f"highest {ends[0]}, lowest {ends[1]}"
+    if len(turns) > 3:
+        peak = moment(float(at[turns[1 if rate[turns[1]] > rate[0] else 2]]))
+        return f"{len(turns) // 2} waves of {percent(rate[low])} to {percent(rate[high])}, the first highest {peak}"
+    path = " → ".join(f"{percent(rate[turn])} {moment(float(at[turn]))}" for turn in turns)
+    return f"{'a trend' if len(turns) == 2 else 'a bump' if rate[turns[1]] > rate[0] else 'a dip'}, {path}"
+
+
+def best_split(rate: np.ndarray) -> tuple[int, float]:
+    """The first point after the best single change point of a curve, and the share of the variance it explains."""
+    left, size = np.cumsum(rate)[:-1], np.arange(1, len(rate))
+    between = (left / size - (rate.sum() - left) / (len(rate) - size)) ** 2 * size * (len(rate) - size) / len(rate)
+    return int(between.argmax()) + 1, float(between.max() / max(len(rate) * rate.var(), 1e-300))
+
+
+def turning_points(rate: np.ndarray) -> list[int]:
+    """Both ends of a curve and its turns between them, without wiggles of less than `MIN_TURN` of its range."""
+    turns, extreme, sign = [0], 0, 0
+    for point, value in enumerate(rate):
+        moved = value - rate[extreme]
+        if sign and moved * sign >= 0:
+            extreme = point
+        elif abs(moved) >= MIN_TURN * np.ptp(rate) > 0:
+            turns += [extreme] if sign else []
+            extreme, sign = point, int(np.sign(moved))
+    return [*turns, len(rate) - 1]
 
 
 def identified(audit: Mapping[str, Any]) -> float | None:
@@ -198,20 +259,17 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         false = number(issues.get("expected_false_alarms"))
         price = f"; about {_in_hundred(false)} of them are expected to be right" if is_known(false) else ""
         named = f"{count(issues['count'], 'label')} are listed as probably wrong{price}."
-        in_runs, alone = read_numbers(issues.get("by_kind") or {}, "run", "isolated")
+        in_runs = number((issues.get("by_kind") or {}).get("run"))
         if in_runs > 0:
             lie = "lies in a run" if in_runs == 1 else "lie in runs"
             named += (
                 f" {in_runs:,.0f} of the {issues['count']:,} listed labels {lie} of three or more steps in which "
                 "labels and signals disagree: either may be at fault. Such labels are listed but not corrected."
             )
-        if alone > 0:
-            named += (
-                " Single labels that stand alone are taken as wrong. Brief true events that the signals do not show "
-                f"look the same; the share is then 0 to {percent(ends[1])}. Only a review of some can tell."
-            )
     least = identified(audit)
-    if least is not None:
+    if condition(audit):
+        about += f" It is{condition(audit)[1:]}; the share is then 0 to {percent(ends[1])}, and only a review can tell."
+    if least is not None and not is_unsupported(audit):
         about += (
             f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
             "name is in doubt. Either may be at fault, so the range begins without them."
@@ -238,7 +296,7 @@ def _worst_class(audit: Mapping[str, Any]) -> str:
 def _when(view: View) -> Card:
     test, clock = view.audit["temporality"], view.clock
     question = f"When is it worst {clock.over}?" if view.others else "When is it worst?"
-    worst, high, best, low = read_numbers(test, *EXTREMES)
+    worst, high, *_ = read_numbers(test, *EXTREMES)
     link = (view.anchor, "The error rate over the clock")
     if not is_known(worst, high):
         return Card(question, "Not known", "The error rate over the clock could not be estimated.")
@@ -249,11 +307,8 @@ def _when(view: View) -> Card:
         if high < MIN_SHOWN:
             detail = f"The estimate is {percent(high)} throughout."
         return Card(question, "No moment stands out", detail, link)
-    detail = f"The estimated error rate is {percent(high)} at its highest"
-    if is_known(best, low):
-        detail += f" and {percent(low)} at its lowest, {clock.moment(best)}"
     answer = clock.moment(worst)
-    return Card(question, answer[0].upper() + answer[1:], f"{detail}.", link)
+    return Card(question, answer[0].upper() + answer[1:], f"The error rate changes: {shape_words(view)}.", link)
 
 
 def _changes(view: View) -> Card:
@@ -372,6 +427,7 @@ TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says wh
     "identif": "Identifiability",
     "support": "Signals and labels",
     "recordings": "Single recordings",
+    "persistence": "Persistence alone",
     "delay": "Varying delays",
     "planted class": "Planted errors of a class",
     "planted": "Planted errors",
