@@ -269,10 +269,10 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
     """For each data set: what five seeds say with and without errors by hand."""
     lines = [
         "*Response*: rise of the stated share for what was added. *Recur*: flags on untouched labels that the next",
-        "seed raises again. N2 before and after: the mean estimated error rate of N2 on either side of hour 4.0. *Bouts*",
-        "of all stages: before labels were changed / as recorded / as corrected, first seed.",
+        "seed raises again. N2 before and after: the mean estimated error rate of N2 on either side of hour 4.0.",
+        "*Bouts* of all stages: before labels were changed / as recorded / as corrected, first seed.",
         "",
-        "| data | | stated, five seeds | response | step, h | N2 before | after | AUC | named | changed | recur | bouts |",
+        "| data | | stated, 5 seeds | response | step, h | N2 before | after | AUC | named | changed | recur | bouts |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in NIGHTS:
