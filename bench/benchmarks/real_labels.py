@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,9 @@ WAKE_KEPT = 60  # epochs of wake kept on either side of the sleep of a night
 OTHERS = {"scorer_1": ["scorer_2", "scorer_3", "scorer_4", "scorer_5"], "label_RA": ["label_MN_fixed"]}
 
 
-def draws(data: Path, processes: int) -> list[dict[str, Any]]:
+def list_draws(data: Path) -> list[tuple[Any, ...]]:
     """Every data set with every share of replaced labels."""
-    jobs = [(name, share, draw, data) for name in SOURCES for share in SHARES for draw in range(DRAWS)]
-    return in_processes(measure_draw, jobs, processes)
+    return [(name, share, draw, data) for draw in range(DRAWS) for name in SOURCES for share in SHARES]
 
 
 def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
@@ -89,17 +89,9 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
     }
 
 
-def sleep(data: Path, processes: int) -> list[dict[str, Any]]:
+def list_nights(data: Path) -> list[tuple[Any, ...]]:
     """Both tables, touched and untouched, with five seeds."""
-    jobs = [(name, touched, seed, data) for name in NIGHTS for touched in (False, True) for seed in range(SEEDS)]
-    records = in_processes(measure_night, jobs, processes)
-    for record in records:  # flags on labels that nobody touched, which recur with the next seed
-        same = [r for r in records if (r["data"], r["touched"]) == (record["data"], record["touched"])]
-        other = set(same[(record["seed"] + 1) % SEEDS]["flags"])
-        record["recur"] = len(other & set(record["flags"])) / max(len(record["flags"]), 1)
-    for record in records:
-        del record["flags"]
-    return records
+    return [(name, touched, seed, data) for name in NIGHTS for seed in range(SEEDS) for touched in (True, False)]
 
 
 def sleep_edf(data: Path) -> pd.DataFrame:
@@ -221,15 +213,11 @@ def read_audit(audit: lt.TableAudit) -> dict[str, Any]:
     }
 
 
-def in_processes(measure: Any, jobs: list[Any], processes: int) -> list[dict[str, Any]]:
-    with get_context("spawn").Pool(processes) as pool:
-        return pool.map(measure, jobs, chunksize=1)
-
-
 def write_page(folder: Path) -> None:
     """The tables of both parts, from their records."""
     lines = ["# False alarms on labels of real annotators", "", "`python bench/benchmarks/real_labels.py`", ""]
     drawn = read_records(folder / "real_draws.jsonl")
+    drawn.sort(key=lambda record: (list(SOURCES).index(record["data"]), record["share"], record["draw"]))
     if drawn:
         lines += [
             f"{DRAWS} draws of replaced labels. *Right at least*: replaced labels among named ones; other named labels",
@@ -242,6 +230,7 @@ def write_page(folder: Path) -> None:
             "",
         ]
     nights = read_records(folder / "real_sleep.jsonl")
+    nights.sort(key=lambda record: (record["data"], record["touched"], record["seed"]))
     if nights:
         lines += ["## 5.0 % more errors from hour 4.0 of the night on", "", *sleep_lines(nights)]
     (folder / "real_labels.md").write_text("\n".join(lines) + "\n")
@@ -277,10 +266,11 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
     ]
     for name in NIGHTS:
         parts = {touched: [r for r in records if (r["data"], r["touched"]) == (name, touched)] for touched in (0, 1)}
-        for touched, part in parts.items():
-            over = [
-                f"{(b['rate'] - a['rate']) / b['changed']:.2f}" for a, b in zip(parts[0], part, strict=True)
-            ] * touched
+        for touched, part in [each for each in parts.items() if each[1]]:
+            before = {record["seed"]: record["rate"] for record in parts[0]}
+            over = [f"{(r['rate'] - before[r['seed']]) / r['changed']:.2f}" for r in part if r["touched"]]
+            flags = [set(record["flags"]) for record in part]  # on labels that nobody touched
+            recur = [len(a & b) / max(len(a), 1) for a, b in zip(flags, [*flags[1:], flags[0]], strict=True)]
             counts = np.array(list(part[0]["bouts"].values())).sum(0)
             cells = [
                 name,
@@ -292,7 +282,7 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
                 ", ".join(f"{r['area under the curve']:.3f}" for r in part) if touched else "",
                 ", ".join(f"{r['named']:,}" for r in part),
                 ", ".join(f"{r['named, changed'] / max(r['named'], 1):.0%}" for r in part) if touched else "",
-                ", ".join(f"{r['recur']:.0%}" for r in part),
+                ", ".join(f"{each:.0%}" for each in recur),
                 " / ".join(f"{count:,}" for count in counts),
             ]
             lines.append(f"| {' | '.join(cells)} |")
@@ -305,17 +295,31 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+Jobs = Callable[[Path], list[tuple[Any, ...]]]
+PARTS: dict[str, tuple[Callable[[Any], dict[str, Any]], Jobs, tuple[str, ...]]] = {
+    "draws": (measure_draw, list_draws, ("data", "share", "draw")),
+    "sleep": (measure_night, list_nights, ("data", "touched", "seed")),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["draws", "sleep", "page"])
     parser.add_argument("--data", type=Path, help="folder of the public recordings")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--only", default="", help="data sets whose names contain this")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     for part in [part for part in chosen.parts if part != "page"]:
-        found = {"draws": draws, "sleep": sleep}[part](chosen.data, chosen.processes)
-        (chosen.out / f"real_{part}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
+        measure, jobs, keys = PARTS[part]
+        file = chosen.out / f"real_{part}.jsonl"
+        done = {tuple(record[key] for key in keys) for record in read_records(file)}
+        left = [job for job in jobs(chosen.data) if job[:3] not in done and chosen.only in job[0]]
+        with get_context("spawn").Pool(chosen.processes) as pool:
+            for record in pool.imap_unordered(measure, left):
+                with file.open("a") as lines:
+                    lines.write(json.dumps(record) + "\n")
     write_page(chosen.out)
 
 
