@@ -79,8 +79,8 @@ looked at after every tenth item, in one of {EVERY} studies. Widths are in point
 
 Further items that `remaining_rate` forecasts after {FIRST} items until the bound on what is still wrong is reached, and
 further items that were needed, up to all {40 * 500:,} labels; medians over one of {EVERY} studies, of those in which it
-is not reached yet. *Within 2*: forecasts between half and twice what was needed. *In range*: what was needed lies within the
-range that is given with the forecast (80 % is meant). An earlier record had cut what was needed at {ITEMS - FIRST}
+is not reached yet. *Within 2*: forecasts between half and twice what was needed. *In range*: what was needed lies
+within the range that is given with the forecast (80 % is meant). An earlier record had cut what was needed at 270
 items, so that forecasts seemed far too long.
 
 | model | bound | studies | truly wrong | forecast | needed | within 2 | shorter | longer | in range |

@@ -25,8 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import torch
+from pyarrow import parquet
+from scipy.stats import rankdata
 
 import labeltide as lt
 from labeltide.auditing.page.verdict import write_verdict
@@ -50,24 +52,25 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
     """Audit one data set with so many labels replaced."""
     name, share, draw, data = job
     source = SOURCES[name]
-    table = pd.read_parquet(data / source.file).iloc[:: source.every]
-    table = table[table[source.label] >= 0] if source.label == "scorer_1" else table
-    recorded = table[source.label].to_numpy()
-    agree = np.full(len(table), np.nan)  # how many of the other experts recorded the same
+    table = read_table(data / source.file)
+    there = np.arange(len(table[source.label])) % source.every == 0
+    if source.label == "scorer_1":
+        there &= table[source.label] >= 0
+    table = {column: values[there] for column, values in table.items()}
+    recorded = table[source.label]
+    agree = np.full(len(recorded), np.nan)  # how many of the other experts recorded the same
     if source.label in OTHERS:
-        agree = (table[OTHERS[source.label]].to_numpy() == recorded[:, None]).mean(1)
-    table = table.drop(columns=list(source.left_out))
-    table, programs = name_programs(table)
+        agree = np.mean([table[other] == recorded for other in OTHERS[source.label]], 0)
+    table, programs = name_programs({k: v for k, v in table.items() if k not in source.left_out})
     random, labels = np.random.default_rng(draw), recorded.astype(str)
     names, codes = np.unique(labels, return_inverse=True)
     replaced = random.random(len(codes)) < share
     codes = np.where(replaced, (codes + random.integers(1, len(names), len(codes))) % len(names), codes)
-    table = table.assign(**{source.label: names[codes]})
+    table[source.label] = names[codes]
     began, audit = time.monotonic(), quiet_audit(table, source.sequence, source.time, source.label, features=programs)
-    lines = audit.labels.to_pandas()
-    row = lines["row"].to_numpy()
-    named, was, supported = lines["is_issue"].to_numpy(), replaced[row], agree[row] > 0.5
-    classes = lines["recorded"].astype(str).to_numpy()
+    lines = {name: audit.labels[name].to_numpy() for name in ("row", "is_issue", "recorded")}
+    named, was, supported = lines["is_issue"], replaced[lines["row"]], agree[lines["row"]] > 0.5
+    classes = lines["recorded"].astype(str)
     by_class = {
         str(each): [int((named & (classes == each)).sum()), int((named & was & (classes == each)).sum())]
         for each in np.unique(classes[named])
@@ -94,29 +97,37 @@ def list_nights(data: Path) -> list[tuple[Any, ...]]:
     return [(name, touched, seed, data) for name in NIGHTS for seed in range(SEEDS) for touched in (True, False)]
 
 
-def sleep_edf(data: Path) -> pd.DataFrame:
+Columns = dict[str, np.ndarray]
+
+
+def read_table(path: Path) -> Columns:
+    table = parquet.read_table(path)
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def sleep_edf(data: Path) -> Columns:
     """Nights of Sleep-EDF from half an hour before sleep to half an hour after it."""
-    table = pd.read_parquet(data / "sleep_edf" / "sleep_edf_sc_20nights_30s.parquet")
-    nights = []
-    for _, night in table.groupby("night"):
-        asleep = np.flatnonzero(night["stage"].to_numpy() > 0)
-        nights.append(night.iloc[max(asleep[0] - WAKE_KEPT, 0) : asleep[-1] + WAKE_KEPT + 1])
-    return pd.concat(nights).drop(columns=["subject", "stage_rk", "epoch"])
+    table = read_table(data / "sleep_edf" / "sleep_edf_sc_20nights_30s.parquet")
+    there = np.zeros(len(table["night"]), bool)
+    for night in np.unique(table["night"]):
+        rows = np.flatnonzero(table["night"] == night)
+        asleep = np.flatnonzero(table["stage"][rows] > 0)
+        there[rows[max(asleep[0] - WAKE_KEPT, 0) : asleep[-1] + WAKE_KEPT + 1]] = True
+    return {name: table[name][there] for name in table if name not in ("subject", "stage_rk", "epoch")}
 
 
-def dreem(data: Path) -> pd.DataFrame:
+def dreem(data: Path) -> Columns:
     """Nights of Dreem as the first scorer labelled them, with the stages of six programs as features."""
-    table = pd.read_parquet(data / "dod_scorers" / "dod_hypnograms.parquet")
-    table = table[table["in_scored_window"] & (table["scorer_1"] >= 0)].rename(
-        columns={"record": "night", "scorer_1": "stage"}
-    )
-    return table[["night", *(name for name in table.columns if name.startswith("auto_")), "stage"]]
+    table = read_table(data / "dod_scorers" / "dod_hypnograms.parquet")
+    there = table["in_scored_window"].astype(bool) & (table["scorer_1"] >= 0)
+    named = {"record": "night", "scorer_1": "stage"} | {name: name for name in table if name.startswith("auto_")}
+    return {new: table[old][there] for old, new in named.items()}
 
 
-def name_programs(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str] | None]:
+def name_programs(table: Columns) -> tuple[Columns, list[str] | None]:
     """Stages that programs gave as texts, and the names of their columns; None where there are none."""
-    programs = [name for name in table.columns if name.startswith("auto_")]
-    return table.astype(dict.fromkeys(programs, str)), programs or None
+    programs = [name for name in table if name.startswith("auto_")]
+    return table | {name: table[name].astype(str) for name in programs}, programs or None
 
 
 NIGHTS = {"Sleep-EDF": sleep_edf, "Dreem": dreem}
@@ -125,26 +136,29 @@ NIGHTS = {"Sleep-EDF": sleep_edf, "Dreem": dreem}
 def measure_night(job: tuple[str, bool, int, Path]) -> dict[str, Any]:
     """One audit of nights with or without errors by hand."""
     name, touched, seed, data = job
-    table, programs = name_programs(NIGHTS[name](data).reset_index(drop=True))
-    elapsed = table.groupby("night").cumcount().to_numpy() / EPOCHS_PER_HOUR
-    stage, random = table["stage"].to_numpy(), np.random.default_rng(0)
+    table, programs = name_programs(NIGHTS[name](data))
+    night, stage = table["night"], table["stage"]
+    begins = np.append(True, night[1:] != night[:-1])  # the rows of a night follow each other
+    place = np.arange(len(night))
+    elapsed = (place - np.maximum.accumulate(np.where(begins, place, 0))) / EPOCHS_PER_HOUR
+    random = np.random.default_rng(0)
     late = np.flatnonzero((stage == 2) & (elapsed >= HOUR))
     changed = np.zeros(len(stage), bool)
     if touched:
         changed[random.choice(late, round(ADDED * len(stage)), replace=False)] = True
     recorded = np.where(changed, (stage + random.integers(1, 5, len(stage))) % 5, stage)
-    table = table.assign(stage=STAGES[recorded], since_lights_off=elapsed)
+    table |= {"stage": STAGES[recorded], "since_lights_off": elapsed}
     began = time.monotonic()
     roles = ("night", "since_lights_off", "stage")
     audit = quiet_audit(table, *roles, features=programs, clock="since_lights_off", seed=seed)
-    lines = audit.labels.to_pandas()
-    named, row = lines["is_issue"].to_numpy(), lines["row"].to_numpy()
-    was = changed[row]
+    lines = {name: audit.labels[name].to_numpy() for name in audit.labels.column_names}
+    named, row = lines["is_issue"], lines["row"]
+    was, classes = changed[row], lines["recorded"]
     noise = audit.summary["noise"]
     clock = np.array(noise["clock"])
     n2 = audit.summary["table"]["classes"].index("N2")
     rate = np.array(noise["curves"][0]["class_rate"])[n2]
-    score = -np.log(lines["probability_right"].to_numpy().clip(1e-12))
+    score = -np.log(lines["probability_right"].clip(1e-12))
     return {
         "data": name,
         "touched": touched,
@@ -158,9 +172,9 @@ def measure_night(job: tuple[str, bool, int, Path]) -> dict[str, Any]:
         "area under the curve": area(score, was) if touched else None,
         "named": int(named.sum()),
         "named, changed": int((named & was).sum()),
-        "named by class": {str(k): int(v) for k, v in lines["recorded"][named].value_counts().items()},
+        "named by class": {str(k): int((classes[named] == k).sum()) for k in STAGES},
         "headline": write_verdict(audit.summary).headline,
-        "bouts": bouts(table["night"].to_numpy(), stage, recorded, lines),
+        "bouts": bouts(night, stage, recorded, row, lines["corrected"]),
         "flags": row[named & ~was].tolist(),
         "seconds": time.monotonic() - began,
     }
@@ -175,29 +189,31 @@ def find_step(clock: np.ndarray, rate: np.ndarray) -> float:
 
 def area(score: np.ndarray, positive: np.ndarray) -> float:
     """Area under the ROC curve (Mann and Whitney 1947)."""
-    ranks = pd.Series(score).rank().to_numpy()
+    ranks = rankdata(score)
     n = int(positive.sum())
     return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * (len(score) - n)))
 
 
-def bouts(night: np.ndarray, true: np.ndarray, recorded: np.ndarray, lines: pd.DataFrame) -> dict[str, list[int]]:
+def bouts(
+    night: np.ndarray, true: np.ndarray, recorded: np.ndarray, row: np.ndarray, suggested: np.ndarray
+) -> dict[str, list[int]]:
     """Bouts of each stage: before labels were changed, as recorded, and as corrected."""
-    corrected = pd.Series(STAGES[recorded])
-    corrected.iloc[lines["row"].to_numpy()] = lines["corrected"].to_numpy()
+    corrected = STAGES[recorded].astype(object)
+    corrected[row] = suggested
     found: dict[str, list[int]] = {}
-    for values in (STAGES[true], STAGES[recorded], corrected.to_numpy()):
+    for values in (STAGES[true], STAGES[recorded], corrected):
         begins = np.append(True, (values[1:] != values[:-1]) | (night[1:] != night[:-1]))
         for stage in STAGES:
             found.setdefault(str(stage), []).append(int((begins & (values == stage)).sum()))
     return found
 
 
-def quiet_audit(table: pd.DataFrame, sequence: str, time: str, label: str, **more: Any) -> lt.TableAudit:
+def quiet_audit(table: Columns, sequence: str, time: str, label: str, **more: Any) -> lt.TableAudit:
     """An audit on one thread."""
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return lt.audit(table, sequence=sequence, time=time, label=label, device="cpu", **more)
+        return lt.audit(pa.table(table), sequence=sequence, time=time, label=label, device="cpu", **more)
 
 
 def read_audit(audit: lt.TableAudit) -> dict[str, Any]:
