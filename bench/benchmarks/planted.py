@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.metrics import roc_auc_score
 
@@ -82,6 +81,8 @@ SOURCES = {
 
 def run(job: tuple[str, float, Path]) -> dict[str, Any]:
     """Audit one data set with so many labels replaced."""
+    import pandas as pd  # real_labels.py reads the list of sources without it
+
     name, share, data = job
     torch.set_num_threads(1)
     source = SOURCES[name]

@@ -85,6 +85,8 @@ def test_a_forecast_after_few_items_shrinks_to_the_model():
     wrong = rng.random(p.shape) < p
     sample = lt.review_sample(p, 30, random_state=3)
     unlucky = np.arange(30) < 5  # 5 of 30, where the model says 5 %
-    assert remaining_rate(p, sample, unlucky).items_needed(0.1) < 600
+    forecast = remaining_rate(p, sample, unlucky).forecast(0.1)
+    assert forecast["low"] < forecast["items"] < 600
+    assert forecast["items"] < forecast["high"]
     assert remaining_rate(p, sample, unlucky).anytime_bound > remaining_rate(p, sample, unlucky).bound
     assert wrong.mean() < 0.06

@@ -48,6 +48,23 @@ def test_the_checked_rate_rests_on_the_sample_alone(opened):
     assert sum(entry["labels"] for entry in found["checked"]["clock"]) == overall["labels"]
 
 
+def test_the_interval_for_more_people_is_never_narrower_than_the_one_that_may_be_watched(opened):
+    session, page = opened(items=0, sample=60)
+    settle(session, page, lambda item, place: session.audit.lines.is_issue[place])
+    checked = summarise(session.audit, session.store)["checked"]
+    assert checked["people"]["lower"] <= checked["overall"]["lower"]
+    assert checked["people"]["upper"] >= checked["overall"]["upper"]
+
+
+def test_decided_suspects_are_counted_by_kind(opened):
+    session, page = opened(items=10, sample=5)
+    suspects = [item.position for item in session.queue if item.kind == "suspect"]
+    settle(session, page, lambda item, place: item.position != suspects[0], suspects[:4])
+    found = summarise(session.audit, session.store)
+    assert found["suspects"] == [{"kind": "isolated", "decided": 4, "wrong": 3}]
+    assert "Of 4 suspects of the kind isolated that were decided, 3 are wrong." in found["sentences"][-1]
+
+
 def test_the_bound_falls_as_suspects_are_settled(opened):
     session, page = opened(items=40, sample=60)
     settle(

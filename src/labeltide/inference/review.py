@@ -381,8 +381,8 @@ def _rate(review: Review, level: float, group: Hashable = None) -> CheckedRate:
 # An upper confidence bound on the share of labels that are still wrong after correction.
 
 CURVE_POINTS = 40
-# By hand: reviewed items that the model counts for in a forecast (bench/results/review/anytime.md).
-FORECAST_ITEMS = 100
+# By hand: reviewed items that the model counts for in a forecast, and in its range (bench/results/review/anytime.md).
+FORECAST_ITEMS, RANGE_ITEMS = 100, 30
 
 
 @dataclass(frozen=True)
@@ -402,14 +402,17 @@ class RemainingRate:
     n_found: int  # reviewed labels that the automatic correction alone would have left wrong
     count: EffectiveCount  # the simple random sample that would say as much about labels after automatic correction
 
-    def predict_bound(self, more: ArrayLike) -> np.ndarray:
-        """The bound to expect after this many more items, at the rate found so far, drawn to that of the model."""
+    def predict_bound(self, more: ArrayLike, quantile: float | None = None) -> np.ndarray:
+        """The bound to expect after this many more items, at the rate found drawn to the model's, or its quantile."""
         reviewed = self.n_reviewed + np.atleast_1d(np.asarray(more, dtype=float))
         inside = reviewed < self.n_labels
         share, now = reviewed[inside] / self.n_labels, self.n_reviewed / self.n_labels
         growth = share / now * (1 - now) / (1 - share)  # of the effective size, with finite population correction
         wrong, size = self.count
         expected = min(wrong / size, (wrong + FORECAST_ITEMS * self.model_rate) / (size + FORECAST_ITEMS))
+        if quantile is not None:
+            alpha, beta = wrong + RANGE_ITEMS * self.model_rate, size - wrong + RANGE_ITEMS * (1 - self.model_rate)
+            expected = float(stats.beta.ppf(quantile, alpha + 0.5, beta + 0.5))
         limits = [upper_limit(EffectiveCount(wrong + (g - 1) * size * expected, g * size), self.level) for g in growth]
         found = (self.n_found + (reviewed[inside] - self.n_reviewed) * expected) / self.n_labels
         bounds = np.zeros(reviewed.shape)
@@ -422,11 +425,16 @@ class RemainingRate:
         more = np.unique(np.rint(np.geomspace(1, left + 1, CURVE_POINTS)).astype(np.int64)) - 1
         return more, self.predict_bound(more)
 
-    def items_needed(self, target: float) -> int:
+    def items_needed(self, target: float, quantile: float | None = None) -> int:
         """How many more items are expected to bring the bound to the target; at most all that are left."""
         _validation.check_number("target", target, 0, 1)
         left = range(self.n_labels - self.n_reviewed)
-        return bisect_left(left, True, key=lambda more: bool(self.predict_bound(more)[0] <= target))
+        return bisect_left(left, True, key=lambda more: bool(self.predict_bound(more, quantile)[0] <= target))
+
+    def forecast(self, target: float) -> dict[str, float]:
+        """`items_needed` with an 80 % range."""
+        low, items, high = (self.items_needed(target, quantile) for quantile in (0.1, None, 0.9))
+        return {"target": target, "items": items, "low": min(low, items), "high": max(high, items)}
 
 
 def remaining_rate(

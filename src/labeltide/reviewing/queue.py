@@ -231,6 +231,7 @@ class Outcomes:
     n_drawn: int  # all items of the sample
     n_waiting: int  # answers after the first item that nobody has looked at
     settled: np.ndarray  # labels settled by decisions on suspects
+    decided: np.ndarray  # int (lines,), the class that is right; negative where it is not decided
 
     @property
     def untold(self) -> np.ndarray:
@@ -252,10 +253,10 @@ def sample_outcomes(store: DecisionStore, items: Sequence[Item], lines: Lines) -
     settled = settled_codes([decision for decision in standing if kinds.get(decision.item_id) != "sample"]) >= 0
     sample = kept_sample(store, items, lines)
     if sample is None:
-        return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled)
+        return Outcomes(None, np.zeros(0, np.int64), 0, 0, settled, truth)
     decided = {decision.item_id for decision in standing}
     seen = np.array([item.item_id in decided for item in _sampled(items)]) | (truth[sample.items] >= 0)
     reviewed = len(seen) if seen.all() else int(np.argmin(seen))
     answers = np.maximum(truth[sample.items[:reviewed]], UNTOLD)
-    first = sample.first(reviewed) if reviewed else None
-    return Outcomes(first, answers, len(sample), int(seen[reviewed:].sum()), settled)
+    reviewed_part = sample.first(reviewed) if reviewed else None
+    return Outcomes(reviewed_part, answers, len(sample), int(seen[reviewed:].sum()), settled, truth)

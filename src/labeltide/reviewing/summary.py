@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from labeltide import __version__
 from labeltide._files import to_json, write_json
-from labeltide.auditing.decisions import DecisionStore, audit_identity, disputed_items
+from labeltide.auditing.decisions import DecisionStore, Item, audit_identity, disputed_items
 from labeltide.auditing.page import write_page
 from labeltide.auditing.page.format import count, display_name, interval, percent
 from labeltide.auditing.results import AUDIT
@@ -25,6 +25,7 @@ REVIEW = "review.json"
 FORMAT = 1
 MAX_CLASSES = 50  # for which a rate is given, the most frequent ones
 TARGETS = (0.1, 0.05, 0.02, 0.01)
+GROUPS = {"class": "recorded as", "annotator": "by", "clock": "at clock"}
 FEW_PEOPLE = 4  # sequences under which no interval for more people like these is given
 
 
@@ -34,7 +35,7 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
     lines, items, standing = audit.lines, store.items(), store.standing()
     outcomes = sample_outcomes(store, items, lines)
     rates = _checked(lines, outcomes) if outcomes.sample is not None else None
-    remaining = None
+    remaining, suspects = None, _suspects(items, lines, outcomes.decided)
     if rates is not None:  # what is still wrong with the decisions alone, and after the audit's corrections as well
         corrected = np.where(lines.corrected == lines.suggested, 1 - np.clip(lines.sure, 0, 1), lines.wrong)
         corrected = np.where(lines.recorded >= 0, corrected, np.nan)
@@ -62,10 +63,11 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
                 "untold": int(outcomes.untold.sum()),
                 "waiting": outcomes.n_waiting,
             },
+            "suspects": suspects,
             "model_rate": float(np.nanmean(lines.wrong)) if np.isfinite(lines.wrong).any() else None,
             "checked": rates,
             "remaining": remaining,
-            "sentences": _sentences(rates, outcomes),
+            "sentences": [*_sentences(rates, outcomes), *map(SUSPECTS.format_map, suspects)],
         }
     )
 
@@ -77,7 +79,9 @@ def _checked(lines: Lines, outcomes: Outcomes) -> dict[str, Any]:
     found: dict[str, Any] = {"overall": _describe(*(rates.overall for rates in fair))}
     if len(lines.sequence_names) >= FEW_PEOPLE:
         people = _both_ways(lines.wrong, lines.recorded, outcomes, clusters=lines.sequence)
-        found["people"] = _describe(*(rates.overall for rates in people))
+        found["people"], these = _describe(*(rates.overall for rates in people)), found["overall"]
+        for end, widest in (("lower", min), ("upper", max)):  # they add to the uncertainty about these labels
+            found["people"][end] = widest(found["people"][end], these[end])
     for name in groups:
         entries = zip(*(rates.groups[name] for rates in fair), strict=True)
         found[name] = [
@@ -100,9 +104,7 @@ def _both_ways(
 
 def _describe(low: CheckedRate, high: CheckedRate) -> dict[str, Any]:
     """A rate whose interval holds whatever is true of the labels that nobody could tell."""
-    lower, upper = low.anytime_lower, high.anytime_upper
-    if np.isnan(lower):  # for more people there is none that may be watched
-        lower, upper = low.lower, high.upper
+    lower, upper = np.fmin(low.anytime_lower, low.lower), np.fmax(high.anytime_upper, high.upper)  # NaN: more people
     return {
         "rate": (low.rate + high.rate) / 2,
         "lower": lower,  # may be watched
@@ -137,6 +139,15 @@ def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, st
     return groups, names
 
 
+def _suspects(items: Sequence[Item], lines: Lines, decided: np.ndarray) -> list[dict[str, Any]]:
+    """How many of the decided suspects of each kind are wrong."""
+    targets = [lines.find(int(item.target or 0), item.annotator) for item in items if item.kind == "suspect"]
+    indices = np.array([index for index in targets if index is not None and decided[index] >= 0], np.int64)
+    kinds = lines.texts(indices, ["kind"]).get("kind") or []
+    wrong = Counter(kind for kind, i in zip(kinds, indices, strict=False) if decided[i] != lines.recorded[i])
+    return [{"kind": str(kind), "decided": n, "wrong": wrong[kind]} for kind, n in Counter(kinds).items()]
+
+
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
     """Labels that decisions on suspects settled are right from now on; one that nobody could tell counts as wrong."""
     assert outcomes.sample is not None
@@ -145,7 +156,6 @@ def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcom
     indices = outcomes.sample.items
     wrong = ((outcomes.truth != labels[indices]) | outcomes.untold) & ~settled[indices]
     rest = remaining_rate(left, outcomes.sample, wrong)
-    more, bounds = rest.curve()
     return {
         "rate": rest.rate,
         "bound": rest.anytime_bound,  # may be watched
@@ -155,8 +165,8 @@ def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcom
             f"With {percent(rest.level)} confidence at most {percent(rest.anytime_bound)} of the labels are now wrong, "
             "whenever you look."
         ),
-        "curve": {"more": more, "bound": bounds},
-        "needed": [{"target": target, "items": rest.items_needed(target)} for target in TARGETS if target < rest.bound],
+        "curve": dict(zip(("more", "bound"), rest.curve(), strict=True)),
+        "needed": [rest.forecast(target) for target in TARGETS if target < rest.bound],
         "settled": int(settled.sum()),
     }
 
@@ -165,15 +175,16 @@ WEIGHTED = (
     "Shares are not the counts: labels of which the model is unsure are drawn more often and count less, and the "
     "model's probabilities of all labels are used. Intervals may be watched: they hold whenever you stop."
 )
+SUSPECTS = "Of {decided} suspects of the kind {kind} that were decided, {wrong} are wrong. The surest came first."
 
 
 def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
     if rates is None:
         return ["None of the sample has been reviewed yet, so only the estimate of the model is available."]
     sentences = [_compare("all labels", rates["overall"]), WEIGHTED]
-    for kind, words in (("class", "labels of {}"), ("annotator", "labels by {}"), ("clock", "labels at {}")):
+    for kind, words in GROUPS.items():
         differing = [entry for entry in rates.get(kind, ()) if entry["reviewed"] and entry["disagrees"]]
-        sentences += [_compare(words.format(display_name(entry["name"])), entry) for entry in differing]
+        sentences += [_compare(f"labels {words} {display_name(entry['name'])}", entry) for entry in differing]
     if outcomes.untold.any():
         untold = count(int(outcomes.untold.sum()), "reviewed label")
         sentences.append(f"{untold} skipped or disputed: the intervals hold whichever label is right.")
@@ -191,8 +202,6 @@ def _compare(what: str, entry: dict[str, Any]) -> str:
 
 
 # Put what a review has shown beside the model's estimate: review.json, audit.json and the page of the audit.
-
-GROUPS = {"class": "recorded as", "annotator": "by", "clock": "at clock"}
 
 
 def publish(folder: Path, found: Mapping[str, Any]) -> None:

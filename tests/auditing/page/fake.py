@@ -134,6 +134,7 @@ def _label_table(ids, times, clock, people, classes, labels) -> pa.Table:
             "suggested_probability": sure,
             "corrected": pa.array(names[np.where(sure > 0.9, suggested, recorded)], pa.string()),
             "is_issue": is_issue,
+            "kind": pa.array(np.where(is_issue, "isolated", None).tolist(), pa.string()),
             "reason": pa.array(reason, pa.string()),
         }
     )

@@ -32,7 +32,7 @@ function card(title, answer, more) {
 function cards({ checked, remaining }) {
   const all = checked.overall;
   const verdict = all.disagrees ? 'It lies outside the checked interval: they disagree.' : 'It lies within the checked interval.';
-  const people = checked.people ? ` For more sequences like these: ${percent(Math.min(checked.people.lower, all.lower))} to ${percent(Math.max(checked.people.upper, all.upper))}.` : '';
+  const people = checked.people ? ` For more sequences like these: ${percent(checked.people.lower)} to ${percent(checked.people.upper)}.` : '';
   return element('div', { class: 'cards' },
     card('Wrong labels, checked', percent(all.rate), `95 % interval ${percent(all.lower)} to ${percent(all.upper)}, from ${counted(all.reviewed)} reviewed labels; it holds whatever the model got wrong, and you may watch it and stop at will. Had the number of items been fixed beforehand: ${percent(all.fixed_lower)} to ${percent(all.fixed_upper)}.${people}`),
     card('Wrong labels, according to the model', percent(all.model), verdict),
@@ -64,7 +64,7 @@ function intervalDrawing(entry) {
 
 function remainingParts(remaining) {
   const { curve, needed } = remaining.decisions;
-  const list = needed.map((entry) => element('li', {}, `${counted(entry.items)} more items of the sample are expected to bring the bound to ${percent(entry.target)}.`));
+  const list = needed.map((entry) => element('li', {}, `About ${counted(entry.items)} more items of the sample are expected to bring the bound to ${percent(entry.target)} (range of 80 %: ${counted(entry.low)} to ${counted(entry.high)}).`));
   return [element('h3', {}, 'How many more items would bring the bound down, if their number is fixed now'), curveDrawing(curve), element('ul', {}, ...list)];
 }
 
