@@ -51,7 +51,7 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise
-from labeltide.inference.shifts import find_own_shifts, move_labels
+from labeltide.inference.shifts import find_own_shifts, move_labels, settle_changes
 from labeltide.inference.temporality import (
     PartTemporality,
     Temporality,
@@ -152,7 +152,8 @@ def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
     moved, lags = np.empty_like(labels), np.zeros((len(labels), labels.shape[-1]), int)
     for fit in range(len(labels)):
         shifts = find_own_shifts(features, mask, labels[fit], fleet_fit.clusters)
-        lags[fit], moved[fit] = np.median(shifts, axis=0), _move(labels[fit], shifts, mask)
+        lags[fit] = np.median(shifts, axis=0)
+        moved[fit] = settle_changes(features, mask, _move(labels[fit], shifts, mask), lags[fit])
     if (moved == labels).all():
         return fleet_fit, lags
     return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags
@@ -637,7 +638,8 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
         moved = _move(labels, lags, mask)
         own = find_own_shifts(features, mask, moved, None)
         own[own == np.median(own, axis=0)] = 0
-        return _move(labels, lags + own, mask) if own.any() else moved
+        moved = _move(labels, lags + own, mask) if own.any() else moved
+        return settle_changes(features, mask, moved, np.median(lags, axis=0))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.
