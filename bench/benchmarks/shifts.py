@@ -13,12 +13,13 @@ from late labels without `align`; a quarter of the recordings tests it.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -196,31 +197,34 @@ def fit_tide(task: tuple[str, Path, str, float, int, bool]) -> list[float]:
     return [100 * error, *(100 * share for share in left), float(clf.lags_[0])]
 
 
-def measure_tide(data: Path, draws: int, pool: ProcessPoolExecutor, names: list[str], kinds: list[str]) -> list[str]:
+def measure_tide(path: Path, tasks: list[tuple], pool: ProcessPoolExecutor) -> None:
+    """Fits that are not yet in a file of JSON lines, one line each, written as they end."""
+    done = {tuple(key) for key, _ in map(json.loads, path.read_text().splitlines())} if path.exists() else set()
+    left = {pool.submit(fit_tide, task): task[:1] + task[2:] for task in tasks if task[:1] + task[2:] not in done}
+    with path.open("a") as file:
+        for fit in as_completed(left):
+            print(json.dumps([left[fit], fit.result()], ensure_ascii=False), file=file, flush=True)
+
+
+def describe_tide(path: Path) -> list[str]:
     """Means over draws: labels moved, the same labels in time, and late labels where they are."""
-    kinds = kinds or [kind for kind in KINDS if kind != "late by 1"]
-    names = names or [name for name in load(data) if name != "blinking"]
-    seeds, levels = range(draws), (0.0, 0.3)
-    fits = [(name, kind, noise) for noise in levels for name in names for kind in kinds]
-    tasks = [
-        (name, data, kind, noise, seed, align)
-        for name, kind, noise in dict.fromkeys([(name, "as recorded", noise) for name, _, noise in fits] + fits)
-        for seed in seeds
-        for align in ((True, False) if kind in kinds else (False,))
-    ]
-    results = dict(zip(tasks, pool.map(fit_tide, tasks), strict=True))
+    results = {tuple(key): values for key, values in map(json.loads, path.read_text().splitlines())}
     heads = ["data set", "labels", "other wrong labels", "lags assumed", "test error", "in time", "without align"]
     heads += ["left", "left, in time", "left, without align", "suggested", "suggested, in time"]
     lines = ["Per cent, means over draws. Windows of 100 steps.", "", *_head(heads, 3)]
-    for name, kind, noise in sorted(fits, key=lambda fit: (names.index(fit[0]), kinds.index(fit[1]), fit[2])):
+    for name, kind, noise in sorted({key[:3] for key in results if key[4]}):
+        keys = [(kind, True), ("as recorded", False), (kind, False)]
+        seeds = [seed for seed in range(99) if all((name, k, noise, seed, align) in results for k, align in keys[:2])]
         moved, in_time, plain = (
-            np.array([results[name, data, each, noise, seed, align] for seed in seeds])
-            for each, align in ((kind, True), ("as recorded", False), (kind, False))
+            np.array([results.get((name, k, noise, seed, align), [np.nan] * 4) for seed in seeds]) for k, align in keys
         )
+        if not seeds:
+            continue
         cells = [part[:, column].mean() for column in (0, 1) for part in (moved, in_time, plain)]
         cells += [moved[:, 2].mean(), in_time[:, 2].mean()]
         lags = ", ".join(f"{lag:.0f}" for lag in moved[:, 3])
-        lines.append(_line([name, kind, f"{noise:.0%}", lags, *(f"{value:.1f}" for value in cells)]))
+        texts = ["" if np.isnan(value) else f"{value:.1f}" for value in cells]
+        lines.append(_line([name, kind, f"{noise:.0%}", lags, *texts]))
     return lines
 
 
@@ -243,7 +247,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--tide", action="store_true")
     parser.add_argument("--sets", default="", help="separated by semicolons; with --tide all but blinking by default")
-    parser.add_argument("--kinds", default="", help="separated by semicolons; with --tide all but late by 1 by default")
+    parser.add_argument("--kinds", default="", help="separated by semicolons; needed with --tide")
+    parser.add_argument("--unmoved", action="store_true", help="with --tide; also late labels without align")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=RESULT.parent, help="folder of the record")
     options = parser.parse_args()
@@ -256,7 +261,13 @@ def main() -> None:
     lines = [f"# {title}", "", f"`{command}`, {time.strftime('%Y-%m-%d')}.", ""]
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
         if options.tide:
-            lines += measure_tide(options.data, options.draws, pool, names, kinds)
+            sets = names or [name for name in load(options.data) if name != "blinking"]
+            ways = [(kind, True) for kind in kinds] + [("as recorded", False)]
+            ways += [(kind, False) for kind in kinds if options.unmoved]
+            order = [(seed, noise, name) for seed in range(options.draws) for noise in (0.0, 0.3) for name in sets]
+            tasks = [(name, options.data, kind, noise, seed, way) for seed, noise, name in order for kind, way in ways]
+            measure_tide(options.out / "shifts_tide.jsonl", tasks, pool)
+            lines += describe_tide(options.out / "shifts_tide.jsonl")
         else:
             heads = ["data set", "labels", "other wrong labels", "shift found", "cannot be estimated"]
             heads += ["error of the lag", "moved recordings found", "draws with a false one", "seconds"]

@@ -13,7 +13,7 @@ from scipy import stats
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import AuditInput
 from labeltide.inference.conclusion import Diagnostic
-from labeltide.inference.shifts import RECORDING_LEVEL, ChangeTimes, Shifts, move_labels, search_shifts
+from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts, settle_changes
 from labeltide.tables.times import seconds_of_unit, written_length
 from labeltide.tables.words import quoted
 
@@ -32,7 +32,6 @@ class TableShifts(NamedTuple):
 
     common: np.ndarray  # int64 (annotators,), of sequences that are not named below
     own: dict[str, np.ndarray]  # of sequences, (annotators,)
-    times: tuple[ChangeTimes | None, ...]  # of single changes of label, by annotator
     described: dict[str, Any]
 
     def apply(self, table: AuditInput) -> AuditInput:
@@ -41,10 +40,7 @@ class TableShifts(NamedTuple):
             return table
         moved = table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
         assert moved.moved is not None
-        rows, labels = _split(table, table.features), table.from_steps(moved.moved)
-        for annotator, times in enumerate(self.times):
-            if times is not None:
-                labels[:, annotator] = np.concatenate(times.move(rows, _split(table, moved.moved[..., annotator])))
+        labels = settle_changes(_split(table, table.features), _split(table, moved.moved), self.common)
         return replace(moved, moved=np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1)))
 
     def check(self) -> tuple[Diagnostic, ...]:
@@ -72,19 +68,7 @@ def find_table_shifts(table: AuditInput) -> TableShifts:
             name: _describe(each, names, seconds) for name, each in zip(people, found.annotators, strict=True)
         }
     own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
-    times = tuple(
-        ChangeTimes.fit(
-            [rows[i] for i in searched],
-            [
-                move_labels(codes[i][None, :, annotator], steps[[annotator]])[0]
-                for i, steps in zip(searched, shift, strict=True)
-            ],
-        )
-        if lag
-        else None
-        for annotator, lag in enumerate(common)
-    )
-    return TableShifts(common, own, times, described)
+    return TableShifts(common, own, described)
 
 
 def _split(table: AuditInput, values: np.ndarray) -> list[np.ndarray]:

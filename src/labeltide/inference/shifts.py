@@ -26,7 +26,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from labeltide import _validation
 from labeltide._display import ShortRepr, p_value, panel, sentence, table
 from labeltide.chain.em import label_chain
-from labeltide.chain.passes import ChainData, ChainParameters, posteriors, same_data
+from labeltide.chain.passes import ChainData, posteriors, same_data
 from labeltide.tables.columns import as_frame
 
 CONTEXT = 1  # steps on either side that join a step's features
@@ -42,6 +42,7 @@ RECORDING_LEVEL = 0.05  # familywise, over recordings
 ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on a shift
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
 MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
+MIN_SPREAD = 1.0  # by hand: of delays, in steps, from which single changes are moved
 MIN_CHANGES = 20  # of label, below which their spread is not estimated
 EM_PASSES = 200
 DELAYS = np.arange(-REACH, REACH + 1)
@@ -237,7 +238,7 @@ def find_shifts(
 
 def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_SHIFT, seed: int = 0) -> Shifts:
     """The same for features (steps, features) and codes of labels (steps, annotators) of ragged sequences."""
-    signals, annotators = _Whitening.fit(rows)[1], range(codes[0].shape[1])
+    signals, annotators = _whiten(rows), range(codes[0].shape[1])
     found = _search(signals, codes, owners, limit, seed)
     if len(annotators) == 1:
         return found
@@ -253,17 +254,6 @@ def find_own_shifts(features: np.ndarray, mask: np.ndarray, codes: np.ndarray, o
     return np.stack([each.assumed for each in found.annotators or (found,)], axis=1)
 
 
-def settle_changes(features: np.ndarray, mask: np.ndarray, labels: np.ndarray, lags: np.ndarray) -> np.ndarray:
-    """Codes (rows, steps, annotators), moved by lags (annotators,), with each change at its time; see `ChangeTimes`."""
-    settled, counts = labels.copy(), mask.sum(1)
-    for annotator in np.flatnonzero(lags):
-        rows, codes = _ragged(features, counts), _ragged(labels[..., annotator], counts)
-        times = ChangeTimes.fit(rows, codes)
-        for row, moved in enumerate(times.move(rows, codes) if times else ()):
-            settled[row, : counts[row], annotator] = moved
-    return settled
-
-
 def _ragged(values: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
     return [row[:count] for row, count in zip(values, counts, strict=True)]
 
@@ -272,37 +262,25 @@ def _default_limit(counts: np.ndarray) -> int:
     return max(1, min(int(counts.max()) // 2, MAX_SHIFT))
 
 
-class _Whitening(NamedTuple):
+def _whiten(rows: Rows) -> list[np.ndarray]:
     """Features of each step with their context and squares, centred by sequence and made uncorrelated."""
-
-    centre: np.ndarray
-    spread: np.ndarray
-    components: np.ndarray | None
-    whitening: np.ndarray
-
-    @classmethod
-    def fit(cls, rows: Rows) -> tuple[_Whitening, list[np.ndarray]]:
-        every = np.concatenate(rows).astype(np.float64)
-        centre, spread = np.median(every, 0), np.maximum(every.std(0), 1e-12)
-        components = None
-        if every.shape[1] > MAX_FEATURES:
-            clipped = np.clip((every - centre) / spread, -6, 6)
-            components = np.linalg.eigh(np.cov(clipped.T))[1][:, -MAX_FEATURES:]
-        plain = cls(centre, spread, components, np.zeros((0, 0)))
-        expanded = [plain.expand(row) for row in rows]
-        total = sum(row.T @ row for row in expanded) / len(every)
-        sizes, directions = np.linalg.eigh(total)
-        kept = sizes > 1e-4 * sizes[-1]
-        fitted = plain._replace(whitening=directions[:, kept] / np.sqrt(sizes[kept]))
-        return fitted, [row @ fitted.whitening for row in expanded]
-
-    def expand(self, row: np.ndarray) -> np.ndarray:
-        row = np.clip((row.astype(np.float64) - self.centre) / self.spread, -6, 6)
-        row = row if self.components is None else row @ self.components
+    rows = [row.astype(np.float64) for row in rows]
+    every = np.concatenate(rows)
+    centre, spread = np.median(every, 0), np.maximum(every.std(0), 1e-12)
+    rows = [np.clip((row - centre) / spread, -6, 6) for row in rows]
+    if every.shape[1] > MAX_FEATURES:
+        components = np.linalg.eigh(np.cov(np.concatenate(rows).T))[1][:, -MAX_FEATURES:]
+        rows = [row @ components for row in rows]
+    for index, row in enumerate(rows):
         padded = np.pad(row, ((CONTEXT, CONTEXT), (0, 0)), mode="edge")
         around = sum(padded[start : start + len(row)] for start in range(2 * CONTEXT + 1)) / (2 * CONTEXT + 1)
         expanded = np.hstack([row, around, row**2, around**2])
-        return np.asarray(expanded - expanded.mean(0))
+        rows[index] = expanded - expanded.mean(0)
+    total = sum(row.T @ row for row in rows) / len(every)
+    sizes, directions = np.linalg.eigh(total)
+    kept = sizes > 1e-4 * sizes[-1]
+    whitening = directions[:, kept] / np.sqrt(sizes[kept])
+    return [row @ whitening for row in rows]
 
 
 class _Unit(NamedTuple):
@@ -434,10 +412,12 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.ndarray) -> float:
     """Standard deviation of the delays of single changes of label around the lag, in steps."""
     rows = [(unit.labels, ratios, int(own_shift[unit.row])) for unit, ratios in zip(units, evidence, strict=True)]
-    fitted = _fit_delays([change for row in rows for change in _find_changes(*row)], evidence[0].shape[1])
-    if fitted is None:
-        return float("nan")
-    shares = fitted[1]
+    posterior = _delay_posterior([change for row in rows for change in _find_changes(*row)], evidence[0].shape[1])
+    return float("nan") if posterior is None else _spread_of(posterior)
+
+
+def _spread_of(posterior: np.ndarray) -> float:
+    shares = posterior.mean(0)
     return float(np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2))
 
 
@@ -468,8 +448,8 @@ def _find_changes(labels: np.ndarray, ratios: np.ndarray, shift: int) -> Iterato
         yield _Change(step, before, after, by_delay, -float(gains[REACH:end].sum()), int(end - REACH))
 
 
-def _fit_delays(changes: list[_Change], n_classes: int) -> tuple[np.ndarray, np.ndarray] | None:
-    r"""Powers of log ratios by pair of classes, (before, after), and the distribution of delays, (delays,).
+def _delay_posterior(changes: list[_Change], n_classes: int) -> np.ndarray | None:
+    r"""Probability of each delay of each change, (changes, delays); None of few changes.
 
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
@@ -478,94 +458,64 @@ def _fit_delays(changes: list[_Change], n_classes: int) -> tuple[np.ndarray, np.
     """
     if len(changes) < MIN_CHANGES:
         return None
-    powers = np.full((n_classes, n_classes), 1e-9)
-    for before, after in {(change.before, change.after) for change in changes}:
-        pair = [(each.total, each.size) for each in changes if (each.before, each.after) == (before, after)]
-        sums, sizes = np.array(pair, float).T
+    scores = np.array([each.gains for each in changes])
+    pairs = np.array([each.before * n_classes + each.after for each in changes])
+    totals = np.array([(each.total, each.size) for each in changes])
+    for pair in np.unique(pairs):
+        index = np.flatnonzero(pairs == pair)
+        sums, sizes = totals[index].T
         mean = sums.sum() / sizes.sum()
         variance = np.mean((sums - mean * sizes) ** 2 / sizes)
-        if mean > 0 and variance > 0:
-            powers[before, after] = 2 * mean / variance
+        scores[index] *= 2 * mean / variance if mean > 0 and variance > 0 else 1e-9
+    likelihoods = np.exp(scores - scores.max(1, keepdims=True))
     shares = np.full(len(DELAYS), 1 / len(DELAYS))
     for _ in range(EM_PASSES):
-        shares = _delay_posterior(changes, powers, shares).mean(0)
-    return powers, shares
+        posterior = likelihoods * shares
+        posterior /= posterior.sum(1, keepdims=True)
+        shares = posterior.mean(0)
+    return posterior
 
 
-def _delay_posterior(changes: list[_Change], powers: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    scores = np.array([powers[each.before, each.after] * each.gains for each in changes])
-    posterior = np.exp(scores - scores.max(1, keepdims=True)) * shares
-    return np.asarray(posterior / posterior.sum(1, keepdims=True).clip(1e-300))
+def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
+    """Codes (all steps, annotators), moved by lags (annotators,), with each change of label at its likeliest time.
 
-
-class ChangeTimes(NamedTuple):
-    """When each change of label happened, where labels follow the signals by a lag that varies.
-
-    A hidden Markov model of the labels alone tells changes from other wrong labels. The delay of each change is latent:
-    its distribution is estimated, and the labels between the recorded time and the posterior median, which are
-    wrong in the fewest steps on average, are moved to the other side of the change.
+    A hidden Markov model of the labels alone tells changes from other wrong labels, which stay. The delay of each
+    change is latent. Labels between its recorded time and the posterior median, at which the fewest steps are
+    expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step.
     """
-
-    whitening: _Whitening
-    means: np.ndarray  # of the signals in each class
-    chain: ChainParameters  # of the labels alone
-    powers: np.ndarray
-    shares: np.ndarray
-
-    @classmethod
-    def fit(cls, rows: Rows, labels: Rows) -> ChangeTimes | None:
-        """Learn from features (steps, features) and codes (steps,) that were moved by the lag; None of few changes."""
-        n_classes = max(int(row.max(initial=-1)) for row in labels) + 1
-        whitening, signals = _Whitening.fit(rows)
-        data = _label_pieces(labels, n_classes)
-        data = data.take_rows(torch.arange(min(len(data.mask), MAX_PIECES)))
-        everyone = same_data(torch.ones(1, len(data.mask)))
-        chain = label_chain(data, everyone, np.linspace(0, 1, PIECE))
-        smoothed = np.concatenate(_smooth(labels, chain))
-        every = np.concatenate(signals)
-        sums = np.stack([every[smoothed == label].sum(0) for label in range(n_classes)])
-        means = sums / np.bincount(smoothed[smoothed >= 0], minlength=n_classes).clip(1)[:, None]
-        model = cls(whitening, means, chain, np.zeros(0), np.zeros(0))
-        changes = [change for each in model._changes(rows, labels) for change in each[1]]
-        fitted = _fit_delays(changes, n_classes)
-        return None if fitted is None else model._replace(powers=fitted[0], shares=fitted[1])
-
-    def move(self, rows: Rows, labels: Rows) -> list[np.ndarray]:
-        """The labels with each change at its likeliest time; other wrong labels stay wrong."""
-        moved = [row.copy() for row in labels]
-        for row, (smoothed, changes) in zip(moved, self._changes(rows, labels), strict=True):
-            if not changes:
-                continue
-            median = (_delay_posterior(changes, self.powers, self.shares).cumsum(1) >= 0.5).argmax(1)
-            for change, delay in zip(changes, DELAYS[median].tolist(), strict=True):
-                part = slice(*sorted((change.step, change.step - delay)))
-                old, new = (change.before, change.after) if delay > 0 else (change.after, change.before)
-                row[part] = np.where((row[part] == old) & (smoothed[part] == old), new, row[part])
-        return moved
-
-    def _changes(self, rows: Rows, labels: Rows) -> Iterator[tuple[np.ndarray, list[_Change]]]:
-        for row, smoothed in zip(rows, _smooth(labels, self.chain), strict=True):
-            ratios = self.whitening.expand(row) @ self.whitening.whitening @ self.means.T - (self.means**2).sum(1) / 2
-            yield smoothed, list(_find_changes(smoothed, ratios, 0))
+    settled, ends = np.concatenate(codes), np.cumsum([len(row) for row in codes])
+    signals = _whiten(rows) if lags.any() else []
+    every, n_classes = np.concatenate(signals or [settled]), int(settled.max(initial=0)) + 1
+    for annotator in np.flatnonzero(lags):
+        smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
+        means = np.stack([every[smoothed == label].sum(0) for label in range(n_classes)])
+        means /= np.bincount(smoothed[smoothed >= 0], minlength=n_classes).clip(1)[:, None]
+        changes = []
+        for part, signal, end in zip(np.split(smoothed, ends[:-1]), signals, ends.tolist(), strict=True):
+            found = _find_changes(part, signal @ means.T - (means**2).sum(1) / 2, 0)
+            changes += [change._replace(step=change.step + end - len(part)) for change in found]
+        posterior = _delay_posterior(changes, n_classes)
+        if posterior is None or _spread_of(posterior) < MIN_SPREAD:
+            continue
+        delays = DELAYS[(posterior.cumsum(1) >= 0.5).argmax(1)].tolist()
+        for change, delay in zip(changes, delays, strict=True):
+            part = slice(*sorted((change.step, change.step - delay)))
+            old, new = (change.before, change.after) if delay > 0 else (change.after, change.before)
+            settled[part, annotator][(settled[part, annotator] == old) & (smoothed[part] == old)] = new
+    return settled
 
 
-def _label_pieces(labels: Rows, n_classes: int) -> ChainData:
-    """Labels in pieces of equal length, with one annotator."""
-    pieces = [np.array_split(row, range(PIECE, len(row), PIECE)) for row in labels]
-    every = [piece for of_row in pieces for piece in of_row]
-    codes, mask = np.full((len(every), PIECE), -1, np.int8), np.zeros((len(every), PIECE), bool)
-    for index, piece in enumerate(every):
-        codes[index, : len(piece)], mask[index, : len(piece)] = piece, True
-    return ChainData(torch.from_numpy(codes)[None, ..., None], torch.from_numpy(mask), None, PIECE, n_classes)
-
-
-def _smooth(labels: Rows, chain: ChainParameters) -> list[np.ndarray]:
-    """The likeliest class of each step that has a label, by the labels alone; -1 elsewhere."""
-    data = _label_pieces(labels, chain.transition.shape[-1])
-    posterior = posteriors(data, same_data(torch.ones(1, len(data.mask))), chain)[0]
-    likeliest = posterior.argmax(-1)[data.mask].numpy()
-    parts = np.split(likeliest, np.cumsum([len(row) for row in labels])[:-1])
-    return [np.where(row >= 0, part, -1) for row, part in zip(labels, parts, strict=True)]
+def _smooth(labels: Rows, n_classes: int) -> np.ndarray:
+    """The likeliest class of each step that has a label, by a hidden Markov model of the labels alone; -1 elsewhere."""
+    pieces = [piece for row in labels for piece in np.split(row, range(PIECE, len(row), PIECE))]
+    codes, mask = np.full((len(pieces), PIECE, 1), -1, np.int8), np.zeros((len(pieces), PIECE), bool)
+    for index, piece in enumerate(pieces):
+        codes[index, : len(piece), 0], mask[index, : len(piece)] = piece, True
+    data = ChainData(torch.from_numpy(codes)[None], torch.from_numpy(mask), None, PIECE, n_classes)
+    some = data.take_rows(torch.arange(min(len(mask), MAX_PIECES)))
+    chain = label_chain(some, same_data(torch.ones(1, len(some.mask))), np.linspace(0, 1, PIECE))
+    likeliest = posteriors(data, same_data(torch.ones(1, len(mask))), chain)[0].argmax(-1).numpy()[mask]
+    return np.where(np.concatenate(labels) >= 0, likeliest, -1)
 
 
 def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
