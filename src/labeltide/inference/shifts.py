@@ -12,7 +12,7 @@ short symmetric context, because a recurrent network would learn to answer late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -411,9 +411,9 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 
 def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.ndarray) -> float:
     """Standard deviation of the delays of single changes of label around the lag, in steps."""
-    rows = [(unit.labels, ratios, int(own_shift[unit.row])) for unit, ratios in zip(units, evidence, strict=True)]
-    posterior = _delay_posterior([change for row in rows for change in _find_changes(*row)], evidence[0].shape[1])
-    return float("nan") if posterior is None else _spread_of(posterior)
+    moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
+    found = _find_delays(moved, evidence)
+    return float("nan") if found is None else _spread_of(found[-1])
 
 
 def _spread_of(posterior: np.ndarray) -> float:
@@ -421,51 +421,35 @@ def _spread_of(posterior: np.ndarray) -> float:
     return float(np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2))
 
 
-class _Change(NamedTuple):
-    step: int  # at which it is recorded, moved by the shift
-    before: int
-    after: int
-    gains: np.ndarray  # (delays,), the log-likelihood ratio of each delay; -inf where runs of labels would vanish
-    total: float  # log ratios of the new class after the change
-    size: int  # and their number
-
-
-def _find_changes(labels: np.ndarray, ratios: np.ndarray, shift: int) -> Iterator[_Change]:
-    """Changes between runs of labels, (steps,), with log-likelihood ratios (steps, classes) around them."""
-    edges = np.r_[0, np.flatnonzero(np.diff(labels)) + 1, len(labels)]
-    padded = np.pad(ratios, ((REACH, REACH), (0, 0)))
-    for first, change, last in zip(edges[:-2], edges[1:-1], edges[2:], strict=True):
-        before, after, step = int(labels[change - 1]), int(labels[change]), int(change - shift)
-        is_brief = min(change - first, last - change) < MIN_RUN
-        if min(before, after) < 0 or is_brief or not 0 < step < len(ratios):
-            continue
-        near = padded[step : step + 2 * REACH]
-        gains = near[:, before] - near[:, after]
-        in_runs = (first - change < -DELAYS) & (last - change > -DELAYS)
-        possible = in_runs & (step > DELAYS) & (step - len(ratios) < DELAYS)
-        end = REACH + min(last - change, REACH)
-        by_delay = np.where(possible, np.r_[0.0, np.cumsum(gains)][::-1], -np.inf)
-        yield _Change(step, before, after, by_delay, -float(gains[REACH:end].sum()), int(end - REACH))
-
-
-def _delay_posterior(changes: list[_Change], n_classes: int) -> np.ndarray | None:
-    r"""Probability of each delay of each change, (changes, delays); None of few changes.
+def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    r"""Clear changes of label, their step among all, class before and after; the posterior of their delays.
 
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
     power tau of each pair of classes is twice their mean over their long-run variance, as of a calibrated Gaussian
     log-likelihood ratio. EM gives the distribution of d (nonparametric maximum likelihood; Laird 1978).
     """
-    if len(changes) < MIN_CHANGES:
+    codes, logs = np.concatenate(labels), np.pad(np.concatenate(ratios), ((REACH, REACH), (0, 0)))
+    bounds = np.cumsum([0, *map(len, labels)])
+    edges = np.union1d(bounds, np.flatnonzero(np.diff(codes)) + 1)
+    first, step, last = edges[:-2], edges[1:-1], edges[2:]
+    is_clear = (np.minimum(step - first, last - step) >= MIN_RUN) & (np.minimum(codes[step - 1], codes[step]) >= 0)
+    kept = is_clear & ~np.isin(step, bounds)
+    if kept.sum() < MIN_CHANGES:
         return None
-    scores = np.array([each.gains for each in changes])
-    pairs = np.array([each.before * n_classes + each.after for each in changes])
-    totals = np.array([(each.total, each.size) for each in changes])
+    first, step, last = first[kept, None], step[kept, None], last[kept, None]
+    before, after = codes[step - 1], codes[step]
+    near = step + np.arange(2 * REACH)
+    gains = logs[near, before] - logs[near, after]  # (changes, steps around them)
+    scores = np.pad(gains.cumsum(1), ((0, 0), (1, 0)))[:, ::-1]
+    scores[(step - first <= DELAYS) | (step - last >= DELAYS)] = -np.inf  # runs of labels would vanish
+    ahead = np.arange(REACH) < last - step
+    sums, sizes = -(gains[:, REACH:] * ahead).sum(1), ahead.sum(1)
+    pairs = (before * logs.shape[1] + after)[:, 0]
     for pair in np.unique(pairs):
         index = np.flatnonzero(pairs == pair)
-        sums, sizes = totals[index].T
-        mean = sums.sum() / sizes.sum()
-        variance = np.mean((sums - mean * sizes) ** 2 / sizes)
+        mean = sums[index].sum() / sizes[index].sum()
+        variance = np.mean((sums[index] - mean * sizes[index]) ** 2 / sizes[index])
         scores[index] *= 2 * mean / variance if mean > 0 and variance > 0 else 1e-9
     likelihoods = np.exp(scores - scores.max(1, keepdims=True))
     shares = np.full(len(DELAYS), 1 / len(DELAYS))
@@ -473,7 +457,7 @@ def _delay_posterior(changes: list[_Change], n_classes: int) -> np.ndarray | Non
         posterior = likelihoods * shares
         posterior /= posterior.sum(1, keepdims=True)
         shares = posterior.mean(0)
-    return posterior
+    return step[:, 0], before[:, 0], after[:, 0], posterior
 
 
 def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
@@ -483,29 +467,24 @@ def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
     change is latent. Labels between its recorded time and the posterior median, at which the fewest steps are
     expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step.
     """
-    settled, ends = np.concatenate(codes), np.cumsum([len(row) for row in codes])
+    settled, n_classes = np.concatenate(codes), max(int(row.max(initial=0)) for row in codes) + 1
     signals = _whiten(rows) if lags.any() else []
-    every, n_classes = np.concatenate(signals or [settled]), int(settled.max(initial=0)) + 1
     for annotator in np.flatnonzero(lags):
         smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
-        means = np.stack([every[smoothed == label].sum(0) for label in range(n_classes)])
-        means /= np.bincount(smoothed[smoothed >= 0], minlength=n_classes).clip(1)[:, None]
-        changes = []
-        for part, signal, end in zip(np.split(smoothed, ends[:-1]), signals, ends.tolist(), strict=True):
-            found = _find_changes(part, signal @ means.T - (means**2).sum(1) / 2, 0)
-            changes += [change._replace(step=change.step + end - len(part)) for change in found]
-        posterior = _delay_posterior(changes, n_classes)
-        if posterior is None or _spread_of(posterior) < MIN_SPREAD:
+        every, there = np.concatenate(signals), np.concatenate(smoothed)
+        means = np.stack([every[there == label].sum(0) / max(1, (there == label).sum()) for label in range(n_classes)])
+        found = _find_delays(smoothed, [signal @ means.T - (means**2).sum(1) / 2 for signal in signals])
+        if found is None or _spread_of(found[-1]) < MIN_SPREAD:
             continue
-        delays = DELAYS[(posterior.cumsum(1) >= 0.5).argmax(1)].tolist()
-        for change, delay in zip(changes, delays, strict=True):
-            part = slice(*sorted((change.step, change.step - delay)))
-            old, new = (change.before, change.after) if delay > 0 else (change.after, change.before)
-            settled[part, annotator][(settled[part, annotator] == old) & (smoothed[part] == old)] = new
+        delays = DELAYS[(found[-1].cumsum(1) >= 0.5).argmax(1)]
+        for step, before, after, delay in zip(*found[:-1], delays, strict=True):
+            part = slice(*sorted((step, step - delay)))
+            old, new = (before, after) if delay > 0 else (after, before)
+            settled[part, annotator][(settled[part, annotator] == old) & (there[part] == old)] = new
     return settled
 
 
-def _smooth(labels: Rows, n_classes: int) -> np.ndarray:
+def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
     """The likeliest class of each step that has a label, by a hidden Markov model of the labels alone; -1 elsewhere."""
     pieces = [piece for row in labels for piece in np.split(row, range(PIECE, len(row), PIECE))]
     codes, mask = np.full((len(pieces), PIECE, 1), -1, np.int8), np.zeros((len(pieces), PIECE), bool)
@@ -515,7 +494,8 @@ def _smooth(labels: Rows, n_classes: int) -> np.ndarray:
     some = data.take_rows(torch.arange(min(len(mask), MAX_PIECES)))
     chain = label_chain(some, same_data(torch.ones(1, len(some.mask))), np.linspace(0, 1, PIECE))
     likeliest = posteriors(data, same_data(torch.ones(1, len(mask))), chain)[0].argmax(-1).numpy()[mask]
-    return np.where(np.concatenate(labels) >= 0, likeliest, -1)
+    parts = np.split(likeliest, np.cumsum([len(row) for row in labels])[:-1])
+    return [np.where(row >= 0, part, -1) for row, part in zip(labels, parts, strict=True)]
 
 
 def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
