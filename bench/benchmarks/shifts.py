@@ -13,12 +13,13 @@ from late labels without `align`; a quarter of the recordings tests it.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -176,61 +177,68 @@ def cut(
     return windows[0], windows[1], np.array([row for row, _ in starts])
 
 
-def fit_tide(task: tuple[str, Path, str, float, int]) -> list[object]:
-    """Test error, and labels that stay wrong if flagged ones are corrected, in per cent, for the three fits."""
-    name, data, kind, noise, seed = task
+def fit_tide(task: tuple[str, Path, str, float, int, bool]) -> list[float]:
+    """One fit: test error; labels that stay wrong where flags are corrected, and where all suggestions are; the lag."""
+    name, data, kind, noise, seed, align = task
     recordings = load(data)[name]
     X, truth, lengths, _ = draw(recordings, seed, 0.0)
-    in_time, late = (draw(recordings, seed, noise, **settings)[1] for settings in ({}, KINDS[kind]))
     features, clean, owner = cut(X, truth, lengths)
+    recorded = cut(X, draw(recordings, seed, noise, **KINDS[kind])[1], lengths)[1]
     test = owner % 4 == 0
-    cells: list[object] = [name, kind, f"{noise:.0%}", seed]
-    for labels, align in ((late, True), (in_time, False), (late, False)):
-        recorded = cut(X, labels, lengths)[1]
-        clf = lt.TideClassifier(align=align, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            clf.fit(features[~test], recorded[~test], clusters=owner[~test])
-            left = clf.corrected_labels(features[~test], recorded[~test])
-        there = (clean[~test] >= 0) & (recorded[~test] >= 0)
-        error = 1 - clf.score(features[test], clean[test])
-        cells += [100 * error, 100 * float((left != clean[~test])[there].mean()), int(clf.lags_[0])]
-    return cells
+    clf = lt.TideClassifier(align=align, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.fit(features[~test], recorded[~test], clusters=owner[~test])
+        audit = clf.audit(features[~test], recorded[~test])
+    there = (clean[~test] >= 0) & (recorded[~test] >= 0)
+    corrected, codes = audit.corrected(), np.searchsorted(clf.classes_, clean[~test])
+    left = [float((labels != codes)[there].mean()) for labels in (corrected, audit.probabilities.argmax(-1))]
+    error = 1 - clf.score(features[test], clean[test])
+    return [100 * error, *(100 * share for share in left), float(clf.lags_[0])]
 
 
-def measure_tide(data: Path, draws: int, processes: int, names: list[str], kinds: list[str]) -> None:
-    """Means over draws, written to bench/results/shifts_tide.md."""
-    kinds = kinds or [kind for kind in KINDS if kind != "late by 1"]
-    names = names or [name for name in load(data) if name != "blinking"]
-    tasks = [
-        (name, data, kind, noise, seed)
-        for name in names
-        for kind in kinds
-        for noise in (0.0, 0.3)
-        for seed in range(draws)
-    ]
-    done = []
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        for row in pool.map(fit_tide, tasks):
-            done.append(row)
-            print(*row, flush=True)
+def measure_tide(path: Path, tasks: list[tuple], pool: ProcessPoolExecutor) -> None:
+    """Fits that are not yet in a file of JSON lines, one line each, written as they end."""
+    done = {tuple(key) for key, _ in map(json.loads, path.read_text().splitlines())} if path.exists() else set()
+    left = {pool.submit(fit_tide, task): task[:1] + task[2:] for task in tasks if task[:1] + task[2:] not in done}
+    with path.open("a") as file:
+        for fit in as_completed(left):
+            print(json.dumps([left[fit], fit.result()], ensure_ascii=False), file=file, flush=True)
+
+
+def describe_tide(path: Path) -> list[str]:
+    """Means over draws: labels moved, the same labels in time, and late labels where they are."""
+    results = {tuple(key): values for key, values in map(json.loads, path.read_text().splitlines())}
     heads = ["data set", "labels", "other wrong labels", "lags assumed", "test error", "in time", "without align"]
-    lines = [
-        "# tide on late labels",
-        "",
-        f"`python bench/benchmarks/shifts.py --data DATA --draws {draws} --tide`, {time.strftime('%Y-%m-%d')}.",
-        "Per cent, means over draws.",
-        "",
-        f"| {' | '.join([*heads, 'left', 'left, in time', 'left, without align'])} |",
-        f"|---|---|{'--:|' * 8}",
-    ]
-    for key in dict.fromkeys(tuple(row[:3]) for row in done):
-        rows = [row for row in done if tuple(row[:3]) == key]
-        mean = np.array([[row[4], row[7], row[10], row[5], row[8], row[11]] for row in rows], float).mean(0)
-        lags = ", ".join(str(row[6]) for row in rows)
-        lines.append(f"| {' | '.join([*map(str, key), lags, *(f'{value:.1f}' for value in mean)])} |")
-    RESULT.with_name("shifts_tide.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    heads += ["left", "left, in time", "left, without align", "suggested", "suggested, in time"]
+    lines = ["Per cent, means over draws. Windows of 100 steps.", "", *_head(heads, 3)]
+    for name, kind, noise in sorted({key[:3] for key in results if key[4]}):
+        keys = [(kind, True), ("as recorded", False), (kind, False)]
+        seeds = [seed for seed in range(99) if all((name, k, noise, seed, align) in results for k, align in keys[:2])]
+        moved, in_time, plain = (
+            np.array([results.get((name, k, noise, seed, align), [np.nan] * 4) for seed in seeds]) for k, align in keys
+        )
+        if not seeds:
+            continue
+        cells = [part[:, column].mean() for column in (0, 1) for part in (moved, in_time, plain)]
+        cells += [moved[:, 2].mean(), in_time[:, 2].mean()]
+        lags = ", ".join(f"{lag:.0f}" for lag in moved[:, 3])
+        texts = ["" if np.isnan(value) else f"{value:.1f}" for value in cells]
+        lines.append(_line([name, kind, f"{noise:.0%}", lags, *texts]))
+    return lines
+
+
+def measure_line(task: tuple[str, Path, str, float, int]) -> list[object]:
+    name, data, kind, noise, draws = task
+    return [name, kind, f"{noise:.0%}", *measure(load(data)[name], noise, draws, **KINDS[kind])]
+
+
+def _head(names: list[str], texts: int) -> list[str]:
+    return [_line(names), f"|{'---|' * texts}{'--:|' * (len(names) - texts)}"]
+
+
+def _line(cells: list[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
@@ -238,31 +246,40 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA", "data"))
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--tide", action="store_true")
-    parser.add_argument("--sets", default="", help="with --tide; all but blinking by default")
-    parser.add_argument("--kinds", default="", help="with --tide; all but late by 1 by default")
+    parser.add_argument("--sets", default="", help="separated by semicolons; with --tide all but blinking by default")
+    parser.add_argument("--kinds", default="", help="separated by semicolons; needed with --tide")
+    parser.add_argument("--unmoved", action="store_true", help="with --tide; also late labels without align")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=RESULT.parent, help="folder of the record")
     options = parser.parse_args()
-    if options.tide:
-        names, kinds = ([name for name in each.split(",") if name] for each in (options.sets, options.kinds))
-        measure_tide(options.data, options.draws, options.processes, names, kinds)
-        return
-    heads = ["data set", "labels", "other wrong labels", "shift found", "cannot be estimated", "error of the lag"]
-    heads += ["moved recordings found", "draws with a false one", "seconds"]
-    lines = [
-        "# Late labels and shifted recordings",
-        "",
-        f"`python bench/benchmarks/shifts.py --data DATA --draws {options.draws}`, {time.strftime('%Y-%m-%d')}.",
-        "",
-        f"| {' | '.join(heads)} |",
-        f"|---|---|{'--:|' * (len(heads) - 2)}",
-    ]
-    for name, recordings in load(options.data).items():
-        for kind, settings in KINDS.items():
-            for noise in (0.0, 0.3):
-                cells = [name, kind, f"{noise:.0%}", *measure(recordings, noise, options.draws, **settings)]
-                lines.append(f"| {' | '.join(map(str, cells))} |")
-                print(lines[-1], flush=True)
-    RESULT.write_text("\n".join(lines) + "\n")
+    names, kinds = ([name for name in each.split(";") if name] for each in (options.sets, options.kinds))
+    command = f"python bench/benchmarks/shifts.py --data DATA --draws {options.draws}{' --tide' * options.tide}"
+    command += "".join(
+        f' --{key} "{value}"' for key, value in (("sets", options.sets), ("kinds", options.kinds)) if value
+    )
+    title = "tide on late labels" if options.tide else "Late labels and shifted recordings"
+    lines = [f"# {title}", "", f"`{command}`, {time.strftime('%Y-%m-%d')}.", ""]
+    with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
+        if options.tide:
+            sets = names or [name for name in load(options.data) if name != "blinking"]
+            ways = [(kind, True) for kind in kinds] + [("as recorded", False)]
+            ways += [(kind, False) for kind in kinds if options.unmoved]
+            order = [(seed, noise, name) for seed in range(options.draws) for noise in (0.0, 0.3) for name in sets]
+            tasks = [(name, options.data, kind, noise, seed, way) for seed, noise, name in order for kind, way in ways]
+            measure_tide(options.out / "shifts_tide.jsonl", tasks, pool)
+            lines += describe_tide(options.out / "shifts_tide.jsonl")
+        else:
+            heads = ["data set", "labels", "other wrong labels", "shift found", "cannot be estimated"]
+            heads += ["error of the lag", "moved recordings found", "draws with a false one", "seconds"]
+            tasks = [
+                (name, options.data, kind, noise, options.draws)
+                for name in names or load(options.data)
+                for kind in kinds or KINDS
+                for noise in (0.0, 0.3)
+            ]
+            lines += [*_head(heads, 2), *map(_line, pool.map(measure_line, tasks))]
+    (options.out / ("shifts_tide.md" if options.tide else "shifts.md")).write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
+from labeltide.inference.shifts import settle_changes
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +106,52 @@ def test_clusters_must_be_one_name_per_sequence(study):
         lt.find_shifts(study.features, study.clean_labels, clusters=[1, 2])
 
 
-def test_delays_that_vary_from_change_to_change_have_a_spread(study):
+@pytest.fixture(scope="module")
+def varying():
+    """True labels that last, and the same late by 4 ± 2 steps."""
+    calm = lt.make_sequences(n=24, n_steps=240, n_features=4, n_classes=3, stay=0.95, random_state=1)
     generator = np.random.default_rng(0)
-    y = np.empty_like(study.clean_labels)
-    for row, labels in enumerate(study.clean_labels):
+    y = np.empty_like(calm.clean_labels)
+    for row, labels in enumerate(calm.clean_labels):
         changes = np.flatnonzero(np.diff(labels)) + 1
         edges = np.maximum.accumulate(changes + np.round(generator.normal(4, 2, len(changes))).astype(int))
         y[row] = np.repeat(labels[np.r_[0, changes]], np.diff(np.clip(np.r_[0, edges, len(labels)], 0, len(labels))))
+    return calm, y
+
+
+def test_delays_that_vary_from_change_to_change_have_a_spread(study, varying):
+    calm, y = varying
     assert lt.find_shifts(study.features, late(study.clean_labels, 4)).spread < 0.5
-    assert 0.7 < lt.find_shifts(study.features, y).spread < 3
+    assert 0.7 < lt.find_shifts(calm.features, y).spread < 3
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_changes_of_label_are_moved_to_their_time_and_other_wrong_labels_stay(varying, noise):
+    calm, y = varying
+    generator = np.random.default_rng(1)
+    wrong = generator.random(y.shape) < noise
+    y = np.where(wrong, (y + generator.integers(1, 3, y.shape)) % 3, y)
+    lag = lt.find_shifts(calm.features, y).lag
+    moved = late(y, -lag)
+    settled = settle_changes(calm.features, moved[..., None].astype(np.int8), np.array([lag]))
+    settled, there = settled.reshape(y.shape), moved >= 0
+    before, after = ((each != calm.clean_labels)[there].mean() for each in (moved, settled))
+    assert (after - noise) < (before - noise) * 0.8
+    assert ((settled >= 0) == there).all()
+
+
+def test_without_a_lag_changes_of_label_stay(varying):
+    calm, y = varying
+    codes = y[..., None].astype(np.int8)
+    np.testing.assert_array_equal(settle_changes(calm.features, codes, np.zeros(1, int)), codes.reshape(-1, 1))
+
+
+def test_tide_learns_from_labels_that_are_late_by_different_numbers_of_steps(varying):
+    calm, y = varying
+    clf = lt.TideClassifier(epochs=15, random_state=0).fit(calm.features, y)
+    plain = lt.TideClassifier(epochs=15, random_state=0, align=False).fit(calm.features, late(y, -4))
+    assert clf.lags_.tolist() == [4]
+    assert clf.score(calm.features, calm.clean_labels) > plain.score(calm.features, calm.clean_labels)
 
 
 @pytest.fixture(scope="module")

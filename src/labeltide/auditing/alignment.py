@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import stats
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import AuditInput
 from labeltide.inference.conclusion import Diagnostic
-from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts
+from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts, settle_changes
 from labeltide.tables.times import seconds_of_unit, written_length
 from labeltide.tables.words import quoted
 
@@ -37,7 +38,10 @@ class TableShifts(NamedTuple):
         """The table with its labels moved; the same where none is shifted."""
         if not self.own and not self.common.any():
             return table
-        return table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
+        moved = table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
+        assert moved.moved is not None
+        labels = settle_changes(_split(table, table.features), _split(table, moved.moved), self.common)
+        return replace(moved, moved=np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1)))
 
     def check(self) -> tuple[Diagnostic, ...]:
         """A warning where labels are late or early, but by no common number of steps."""
@@ -49,9 +53,7 @@ class TableShifts(NamedTuple):
 
 def find_table_shifts(table: AuditInput) -> TableShifts:
     """Search the sequences of a table for labels that are late or early."""
-    features, labels = table.from_steps(table.features), table.from_steps(table.labels)
-    bounds = np.searchsorted(table.sequence_of_step, np.arange(1, len(table.sequence_names)))
-    rows, codes = np.split(features, bounds), np.split(labels, bounds)
+    rows, codes = _split(table, table.features), _split(table, table.labels)
     searched = np.random.default_rng(0).permutation(len(rows))
     searched = np.sort(searched[: max(1, int((np.cumsum([len(rows[i]) for i in searched]) <= MAX_STEPS).sum()))])
     found = search_shifts([rows[i] for i in searched], [codes[i] for i in searched], np.arange(len(searched)))
@@ -67,6 +69,12 @@ def find_table_shifts(table: AuditInput) -> TableShifts:
         }
     own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
     return TableShifts(common, own, described)
+
+
+def _split(table: AuditInput, values: np.ndarray) -> list[np.ndarray]:
+    """Values of windows, (n, steps, ...), by sequence."""
+    bounds = np.searchsorted(table.sequence_of_step, np.arange(1, len(table.sequence_names)))
+    return np.split(table.from_steps(values), bounds)
 
 
 def _step_seconds(table: AuditInput) -> float | None:

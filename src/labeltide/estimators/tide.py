@@ -51,7 +51,7 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
-from labeltide.inference.shifts import find_own_shifts, move_labels
+from labeltide.inference.shifts import find_own_shifts, move_labels, settle_changes
 from labeltide.inference.temporality import (
     PartTemporality,
     Temporality,
@@ -152,7 +152,7 @@ def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
     moved, lags = np.empty_like(labels), np.zeros((len(labels), labels.shape[-1]), int)
     for fit in range(len(labels)):
         shifts = find_own_shifts(features, mask, labels[fit], fleet_fit.clusters)
-        lags[fit], moved[fit] = np.median(shifts, axis=0), _move(labels[fit], shifts, mask)
+        lags[fit], moved[fit] = np.median(shifts, axis=0), _settle(features, labels[fit], shifts, mask)
     if (moved == labels).all():
         return fleet_fit, lags
     return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags
@@ -162,6 +162,14 @@ def _move(labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarra
     """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding."""
     moved = [move_labels(labels[..., source], shifts[:, source]) for source in range(labels.shape[-1])]
     return np.where(mask[..., None], np.stack(moved, axis=-1), np.int8(-1))
+
+
+def _settle(features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The same, with single changes of label at their likeliest time where most rows have a lag."""
+    moved = _move(labels, shifts, mask)
+    rows, codes = ([row[:count] for row, count in zip(each, mask.sum(1), strict=True)] for each in (features, moved))
+    moved[mask] = settle_changes(rows, codes, np.median(shifts, axis=0))
+    return moved
 
 
 def make_folds(labels: Tensor, clusters: np.ndarray | None, seeds: Sequence[int]) -> Tensor:
@@ -641,7 +649,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
         moved = _move(labels, lags, mask)
         own = find_own_shifts(features, mask, moved, None)
         own[own == np.median(own, axis=0)] = 0
-        return _move(labels, lags + own, mask) if own.any() else moved
+        return _settle(features, labels, lags + own, mask)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.

@@ -18,12 +18,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.fft import irfft, next_fast_len, rfft
 
 from labeltide import _validation
 from labeltide._display import ShortRepr, p_value, panel, sentence, table
+from labeltide.chain.em import label_chain
+from labeltide.chain.passes import ChainData, posteriors, same_data
 from labeltide.tables.columns import as_frame
 
 CONTEXT = 1  # steps on either side that join a step's features
@@ -39,8 +42,11 @@ RECORDING_LEVEL = 0.05  # familywise, over recordings
 ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on a shift
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
 MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
+MIN_SPREAD = 1.0  # by hand: of delays, in steps, from which single changes are moved
 MIN_CHANGES = 20  # of label, below which their spread is not estimated
 EM_PASSES = 200
+DELAYS = np.arange(-REACH, REACH + 1)
+PIECE, MAX_PIECES = 100, 500  # by hand: steps of labels that are smoothed at once; pieces from which that is learned
 
 
 Rows = Sequence[np.ndarray]
@@ -404,44 +410,92 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 
 
 def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.ndarray) -> float:
-    r"""Standard deviation of the delays of single changes of label around the lag, in steps.
+    """Standard deviation of the delays of single changes of label around the lag, in steps."""
+    moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
+    found = _find_delays(moved, evidence)
+    return float("nan") if found is None else _spread_of(found[-1])
+
+
+def _spread_of(posterior: np.ndarray) -> float:
+    shares = posterior.mean(0)
+    return float(np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2))
+
+
+def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    r"""Clear changes of label, their step among all, class before and after; the posterior of their delays.
 
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
     power tau of each pair of classes is twice their mean over their long-run variance, as of a calibrated Gaussian
     log-likelihood ratio. EM gives the distribution of d (nonparametric maximum likelihood; Laird 1978).
     """
-    delays = np.arange(-REACH, REACH + 1)
-    found: list[np.ndarray] = []
-    totals: dict[tuple[int, int], list[tuple[int, float, int]]] = {}  # by pair: index, sum and number of log ratios
-    for unit, ratios in zip(units, evidence, strict=True):
-        changes = np.flatnonzero(np.diff(unit.labels)) + 1
-        edges = np.r_[0, changes, len(unit.labels)]
-        for first, change, last in zip(edges[:-2], changes, edges[2:], strict=True):
-            before, after, moved = unit.labels[change - 1], unit.labels[change], change - own_shift[unit.row]
-            is_brief = min(change - first, last - change) < MIN_RUN
-            if min(before, after) < 0 or is_brief or moved < REACH or moved + REACH > len(ratios):
-                continue
-            near = ratios[moved - REACH : moved + REACH]
-            gains = near[:, before] - near[:, after]
-            possible = (delays < change - first) & (delays > change - last)
-            end = REACH + min(last - change, REACH)
-            totals.setdefault((before, after), []).append((len(found), -gains[REACH:end].sum(), end - REACH))
-            found.append(np.where(possible, np.r_[0.0, np.cumsum(gains)][::-1], -np.inf))
-    if len(found) < MIN_CHANGES:
-        return float("nan")
-    scores = np.array(found)
-    for of_pair in totals.values():
-        index, sums, sizes = map(np.array, zip(*of_pair, strict=True))
-        mean = sums.sum() / sizes.sum()
-        variance = np.mean((sums - mean * sizes) ** 2 / sizes)
+    codes, logs = np.concatenate(labels), np.pad(np.concatenate(ratios), ((REACH, REACH), (0, 0)))
+    bounds = np.cumsum([0, *map(len, labels)])
+    edges = np.union1d(bounds, np.flatnonzero(np.diff(codes)) + 1)
+    first, step, last = edges[:-2], edges[1:-1], edges[2:]
+    is_clear = (np.minimum(step - first, last - step) >= MIN_RUN) & (np.minimum(codes[step - 1], codes[step]) >= 0)
+    kept = is_clear & ~np.isin(step, bounds)
+    if kept.sum() < MIN_CHANGES:
+        return None
+    first, step, last = first[kept, None], step[kept, None], last[kept, None]
+    before, after = codes[step - 1], codes[step]
+    near = step + np.arange(2 * REACH)
+    gains = logs[near, before] - logs[near, after]  # (changes, steps around them)
+    scores = np.pad(gains.cumsum(1), ((0, 0), (1, 0)))[:, ::-1]
+    scores[(step - first <= DELAYS) | (step - last >= DELAYS)] = -np.inf  # runs of labels would vanish
+    ahead = np.arange(REACH) < last - step
+    sums, sizes = -(gains[:, REACH:] * ahead).sum(1), ahead.sum(1)
+    pairs = (before * logs.shape[1] + after)[:, 0]
+    for pair in np.unique(pairs):
+        index = np.flatnonzero(pairs == pair)
+        mean = sums[index].sum() / sizes[index].sum()
+        variance = np.mean((sums[index] - mean * sizes[index]) ** 2 / sizes[index])
         scores[index] *= 2 * mean / variance if mean > 0 and variance > 0 else 1e-9
     likelihoods = np.exp(scores - scores.max(1, keepdims=True))
-    shares = np.full(len(delays), 1 / len(delays))
+    shares = np.full(len(DELAYS), 1 / len(DELAYS))
     for _ in range(EM_PASSES):
         posterior = likelihoods * shares
-        shares = (posterior / posterior.sum(1, keepdims=True)).mean(0)
-    return float(np.sqrt(shares @ (delays - shares @ delays) ** 2))
+        posterior /= posterior.sum(1, keepdims=True)
+        shares = posterior.mean(0)
+    return step[:, 0], before[:, 0], after[:, 0], posterior
+
+
+def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
+    """Codes (all steps, annotators), moved by lags (annotators,), with each change of label at its likeliest time.
+
+    A hidden Markov model of the labels alone tells changes from other wrong labels, which stay. The delay of each
+    change is latent. Labels between its recorded time and the posterior median, at which the fewest steps are
+    expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step.
+    """
+    settled, n_classes = np.concatenate(codes), max(int(row.max(initial=0)) for row in codes) + 1
+    signals = _whiten(rows) if lags.any() else []
+    for annotator in np.flatnonzero(lags):
+        smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
+        every, there = np.concatenate(signals), np.concatenate(smoothed)
+        means = np.stack([every[there == label].sum(0) / max(1, (there == label).sum()) for label in range(n_classes)])
+        found = _find_delays(smoothed, [signal @ means.T - (means**2).sum(1) / 2 for signal in signals])
+        if found is None or _spread_of(found[-1]) < MIN_SPREAD:
+            continue
+        delays = DELAYS[(found[-1].cumsum(1) >= 0.5).argmax(1)]
+        for step, before, after, delay in zip(*found[:-1], delays, strict=True):
+            part = slice(*sorted((step, step - delay)))
+            old, new = (before, after) if delay > 0 else (after, before)
+            settled[part, annotator][(settled[part, annotator] == old) & (there[part] == old)] = new
+    return settled
+
+
+def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
+    """The likeliest class of each step that has a label, by a hidden Markov model of the labels alone; -1 elsewhere."""
+    pieces = [piece for row in labels for piece in np.split(row, range(PIECE, len(row), PIECE))]
+    codes, mask = np.full((len(pieces), PIECE, 1), -1, np.int8), np.zeros((len(pieces), PIECE), bool)
+    for index, piece in enumerate(pieces):
+        codes[index, : len(piece), 0], mask[index, : len(piece)] = piece, True
+    data = ChainData(torch.from_numpy(codes)[None], torch.from_numpy(mask), None, PIECE, n_classes)
+    some = data.take_rows(torch.arange(min(len(mask), MAX_PIECES)))
+    chain = label_chain(some, same_data(torch.ones(1, len(some.mask))), np.linspace(0, 1, PIECE))
+    likeliest = posteriors(data, same_data(torch.ones(1, len(mask))), chain)[0].argmax(-1).numpy()[mask]
+    parts = np.split(likeliest, np.cumsum([len(row) for row in labels])[:-1])
+    return [np.where(row >= 0, part, -1) for row, part in zip(labels, parts, strict=True)]
 
 
 def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
