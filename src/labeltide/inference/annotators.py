@@ -134,21 +134,32 @@ def check_annotators(
     return _validation.encode_labels(values, present, names), counts, names
 
 
+MANY = 50  # by hand: annotators from which on most label few steps
+AT_ONCE = 2**20  # steps; their counts are exact in single precision
+
+
 def cohen_kappas(labels: np.ndarray, n_classes: int) -> np.ndarray:
     r"""Cohen's kappa (1960), :math:`\kappa = (p_o - p_e) / (1 - p_e)`, of every pair of columns; -1 is no label.
 
     Chance agreement :math:`p_e = \sum_j p_{1j} p_{2j}` is that of independent annotators with the same marginal shares.
     """
     n_annotators = labels.shape[1]
-    kappas = np.ones((n_annotators, n_annotators))
-    for first in range(n_annotators):
-        for second in range(first):
-            a, b = labels[:, first], labels[:, second]
-            both = (a >= 0) & (b >= 0)
-            pairs = np.bincount(a[both].astype(int) * n_classes + b[both], minlength=n_classes**2)
-            table = pairs.reshape(n_classes, n_classes) / max(both.sum(), 1)
-            observed, by_chance = np.trace(table) if both.any() else np.nan, table.sum(0) @ table.sum(1)
-            kappas[first, second] = kappas[second, first] = _beyond_chance(observed, by_chance)
+    matrix = np.array if n_annotators < MANY else sparse.csr_array
+    both, same = np.zeros((2, n_annotators, n_annotators))  # steps that a pair labelled, and labelled alike
+    first = np.zeros((n_classes, n_annotators, n_annotators))  # labels of one where the other labelled, too
+    for begin in range(0, len(labels), AT_ONCE):
+        part = labels[begin : begin + AT_ONCE]
+        there = matrix(part >= 0, dtype=np.float32)
+        both += there.T @ there
+        for code in range(n_classes):
+            of_class = matrix(part == code, dtype=np.float32)
+            same += of_class.T @ of_class
+            first[code] += of_class.T @ there
+    by_chance = np.einsum("kij,kji->ij", first, first)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed, by_chance = same / both, by_chance / np.square(both)
+        kappas = np.where(by_chance <= 1 - 1e-12, (observed - by_chance) / (1 - by_chance), np.nan)
+    np.fill_diagonal(kappas, 1.0)
     return kappas
 
 
