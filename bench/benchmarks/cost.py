@@ -11,6 +11,7 @@ tokens: sentences like those of CoNLL, 43,000 tokens, of which 47 workers label 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import resource
@@ -107,11 +108,17 @@ def write_table(path: Path, rows: int) -> None:
 
 
 def salami(data: str) -> Callable[[], object]:
-    spans = parquet.read_table(Path(data) / "salami" / "spans.parquet").to_pandas()
-    spans = spans[spans.groupby("track")["annotator"].transform("nunique") == 2]
-    spans = spans.assign(duration=spans["offset"] - spans["onset"]).rename(columns={"track": "recording"})
+    columns = parquet.read_table(Path(data) / "salami" / "spans.parquet").to_pydict()
+    people: dict[int, set[str]] = {}
+    for track, person in zip(columns["track"], columns["annotator"], strict=True):
+        people.setdefault(track, set()).add(person)
+    names = ("track", "annotator", "onset", "offset", "label")
+    spans = [line for line in zip(*(columns[name] for name in names), strict=True) if len(people[line[0]]) == 2]
     folder = Path(tempfile.mkdtemp())
-    spans[["recording", "annotator", "onset", "duration", "label"]].to_csv(folder / "spans.csv", index=False)
+    with (folder / "spans.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["recording", "annotator", "onset", "duration", "label"])
+        writer.writerows([track, who, onset, end - onset, label] for track, who, onset, end, label in spans)
     return lambda: lt.compare_annotators(folder / "spans.csv", out=folder / "out")
 
 
