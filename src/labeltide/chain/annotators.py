@@ -62,12 +62,13 @@ class Crowd:
 
     def shared(self) -> np.ndarray:
         """Whether the step of each label has labels of other annotators, too."""
-        return self.votes().sum(1)[self.flat_step()] > 1
+        at = self.flat_step()
+        return np.bincount(at, minlength=self.mask.size)[at] > 1
 
     def votes(self) -> np.ndarray:
         """How many annotators gave each label: (rows * steps, classes)."""
-        size = self.mask.size * self.n_classes
-        return np.bincount(self.flat_step() * self.n_classes + self.label, minlength=size).reshape(-1, self.n_classes)
+        cells = np.ones(len(self.label), np.float32), (self.flat_step(), self.label)
+        return sparse.csr_matrix(cells, (self.mask.size, self.n_classes)).toarray()
 
 
 def list_labels(
@@ -111,113 +112,136 @@ def fit_annotators(
 
     `progress` is told how many forms of the model are fitted, how many there will be, and which is next.
     """
-    first = Candidate(power=0.0 if crowd.evidence is None else POWERS[1])
+    best = Candidate(power=0.0 if crowd.evidence is None else POWERS[1])
     shared = crowd.shared()
     comparable = bool(shared.any())
     n_forms = len(candidates or ()) or 1
     if candidates is None and comparable:
         n_forms = 2 + (crowd.evidence is not None) * (len(POWERS) - 1) + (len(crowd.grid) > 1) * len(BANDWIDTHS)
-    fits: dict[Candidate, _Fit] = {}
     scores: dict[Candidate, np.ndarray] = {}
+    hits: dict[Candidate, np.ndarray] = {}
 
-    def best_of(options: Sequence[Candidate], best: Candidate | None, worth: float) -> Candidate:
-        """The option of highest score; one that replaces `best` must gain `worth` standard errors."""
+    def attempt(option: Candidate, start: _Fit | None = None) -> _Fit:
+        progress(len(scores), n_forms, option)
+        fit = _fit(crowd, option, None if start is None else start.posterior)
+        score = np.zeros(len(crowd.label))  # log-probability of each label given those of the other annotators
+        for some in _slices(len(score) * comparable, crowd.n_classes):
+            emission = fit.noise[crowd.annotator[some], crowd.point[some], :, crowd.label[some]]
+            score[some] = np.log((fit.left_out[some] * emission).sum(-1).clip(1e-12))
+        scores[option], hits[option] = score[shared], (fit.left_out.argmax(1) == crowd.label)[shared] * 1.0
+        return fit
+
+    best = best if candidates is None else candidates[0]
+    fit = attempt(best)
+
+    def improve(options: Sequence[Candidate], worth: float, *criteria: dict[Candidate, np.ndarray]) -> None:
+        """Replace the best form by one that gains so many standard errors over rows, by any criterion."""
+        nonlocal best, fit
         for option in options:
-            progress(len(fits), n_forms, option)
-            start = None if best is None or option.sequential != best.sequential else fits[best].posterior
-            fits[option] = fit = _fit(crowd, option, start)
-            if comparable:  # log-probability of each label given those of the other annotators
-                emission = fit.noise[crowd.annotator, crowd.point, :, crowd.label]
-                scores[option] = np.log((fit.left_out * emission).sum(-1).clip(1e-12))[shared]
-            if best is None:
-                best = option
-            elif comparable:
-                gain = np.bincount(crowd.row[shared], scores[option] - scores[best], minlength=len(crowd.mask))
+            other = attempt(option, fit if option.sequential == best.sequential else None)
+            for criterion in criteria:
+                gain = np.bincount(crowd.row[shared], criterion[option] - criterion[best], minlength=len(crowd.mask))
                 if gain.sum() > worth * np.sqrt(np.square(gain).sum()):
-                    best = option
-        assert best is not None
-        return best
+                    best, fit = option, other
+                    break
 
-    best = best_of([first] if candidates is None else candidates, None, 0.0)
-    if candidates is None and comparable:
-        forms = best, best._replace(sequential=False)
-        best = best_of(forms[1:], best, 2.0)
-        # The hidden state of a chain may predict annotators without being what they label, beyond two standard errors.
-        of_chain, independent = ((fits[form].left_out.argmax(1) == crowd.label)[shared] for form in forms)
-        gain = np.bincount(crowd.row[shared], independent * 1.0 - of_chain, minlength=len(crowd.mask))
-        best = forms[1] if gain.sum() > 2 * np.sqrt(np.square(gain).sum()) else best
+    if candidates is not None:
+        improve(candidates[1:], 0.0, scores)
+    elif comparable:
+        # The hidden state of a chain may predict annotators without being what they label.
+        improve([best._replace(sequential=False)], 2.0, scores, hits)
         if crowd.evidence is not None:
-            best = best_of([best._replace(power=power) for power in POWERS if power != best.power], best, 0.0)
+            improve([best._replace(power=power) for power in POWERS if power != best.power], 0.0, scores)
         if len(crowd.grid) > 1:
-            best = best_of([best._replace(bandwidth=width) for width in BANDWIDTHS], best, 1.0)
-    tried = {candidate: float(score.mean()) for candidate, score in scores.items()}
-    return _conclude(crowd, fits[best], shared, best, tried)
+            improve([best._replace(bandwidth=width) for width in BANDWIDTHS], 1.0, scores)
+    tried = {candidate: float(score.mean()) for candidate, score in scores.items() if comparable}
+    return _conclude(crowd, fit, shared, best, tried)
+
+
+def _slices(length: int, width: int) -> list[slice]:
+    """Parts of so many items that hold at most `MAX_NUMBERS` numbers each."""
+    size = max(1, MAX_NUMBERS // width)
+    return [slice(begin, min(begin + size, length)) for begin in range(0, length, size)]
 
 
 class _Fit(NamedTuple):
-    posterior: np.ndarray  # (rows, steps, classes)
-    left_out: np.ndarray  # (labels, classes), posterior without the label's annotator in its row
+    posterior: np.ndarray  # float32 (rows, steps, classes), zero on padding
+    left_out: np.ndarray  # float32 (labels, classes), posterior without the label's annotator in its row
     noise: np.ndarray  # (annotators, points, classes, classes)
     common: np.ndarray  # (points, classes, classes)
 
 
 def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _Fit:
-    """EM from the shares of votes, or from a posterior."""
-    n_classes, shape = crowd.n_classes, (*crowd.mask.shape, crowd.n_classes)
+    """EM from the shares of votes, or from a posterior.
+
+    What has a number for each step and class is in single precision, and computed for some rows after others.
+    """
+    n_classes, (n_rows, n_steps) = crowd.n_classes, crowd.mask.shape
     last = crowd.last if candidate.sequential else np.full_like(crowd.last, n_classes)
     # A group is an annotator, a last label and a point of the clock; a cell is a group and a recorded label.
     keys = (crowd.annotator * (n_classes + 1) + last) * len(crowd.grid) + crowd.point
     groups, group = np.unique(keys, return_inverse=True)
     cells, cell = np.unique(group * n_classes + crowd.label, return_inverse=True)
-    ones = np.ones(len(cell))
-    incidence = sparse.csr_matrix((ones, (cell, crowd.flat_step())), shape=(len(cells), crowd.mask.size))
-    by_step = incidence.T.tocsr()
+    by_step = sparse.csr_matrix((np.ones(len(cell)), (crowd.flat_step(), cell)), (crowd.mask.size, len(cells)))
     owner, before = np.divmod(groups // len(crowd.grid), n_classes + 1)
     moment, cell_group, cell_label = groups % len(crowd.grid), *np.divmod(cells, n_classes)
-    other = np.zeros(shape)
+    other = np.zeros((1, 1, n_classes))
     if crowd.evidence is not None and candidate.power:
         other = candidate.power * (crowd.evidence - np.log(np.exp(crowd.evidence)[crowd.mask].mean(0).clip(1e-6)))
     if crowd.trusted is not None:
         known = crowd.trusted[..., None]
         other = np.where((known >= 0) & (known != np.arange(n_classes)), -50.0, other)
-    votes = crowd.votes()
-    share = votes.sum(0) / votes.sum()
+    other = np.broadcast_to(other, (*crowd.mask.shape, n_classes))
     iterations = MORE_ITERATIONS
     if posterior is None:
-        iterations = FIRST_ITERATIONS
-        start = np.exp(other.reshape(-1, n_classes)) * (votes + 0.01 * share)
-        posterior = (start / start.sum(1, keepdims=True)).reshape(shape)
-    table = np.zeros((len(cells), n_classes))
-    pairs: np.ndarray | None = None
-    starts: np.ndarray | None = None
-    noise = common = np.zeros(0)
+        iterations, votes = FIRST_ITERATIONS, crowd.votes()
+        share = votes.sum(0, dtype=np.float64) / votes.sum(dtype=np.float64)
+        start = votes.reshape(other.shape) + 0.01 * share.astype(np.float32)
+        start *= np.exp(other) * crowd.mask[..., None]
+        posterior = start / start.sum(-1, keepdims=True).clip(1e-30)
+    else:
+        posterior = posterior.copy()
+    parts = [
+        (rows, by_step[rows.start * n_steps : rows.stop * n_steps]) for rows in _slices(n_rows, n_steps * n_classes)
+    ]
+    pairs, starts = np.zeros((n_classes, n_classes)), posterior[:, 0].sum(0, dtype=np.float64)
+    for rows, _ in parts if candidate.sequential else ():
+        earlier, later = (posterior[rows, some].reshape(-1, n_classes) for some in (slice(-1), slice(1, None)))
+        pairs += earlier.T @ later
+    table, noise, common, first, transition = (np.zeros(0) for _ in range(5))
+
+    def expect_rows(rows: slice | np.ndarray, emission: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        emission = emission.reshape(-1, n_steps, n_classes) + other[rows]
+        gaps = None if crowd.gaps is None else crowd.gaps[rows]
+        return _forward_backward(emission, crowd.mask[rows], first, transition, gaps)
+
     for _ in range(iterations):
-        counts = incidence @ posterior.reshape(-1, n_classes)  # (cells, true)
+        counts = sum(matrix.T @ posterior[rows].reshape(-1, n_classes) for rows, matrix in parts)  # (cells, true)
         noise, common, table = _tables(crowd, candidate, counts, (owner, before, moment), cell_group, cell_label)
-        real = posterior * crowd.mask[..., None]
-        share = real.sum((0, 1)) / real.sum()
-        if pairs is None or starts is None:
-            pairs, starts = np.einsum("nti,ntj->ij", real[:, :-1], real[:, 1:]), real[:, 0].sum(0)
+        share = posterior.sum((0, 1), dtype=np.float64)
+        first = share = share / share.sum()
         if candidate.sequential:
             transition = (pairs + share) / (pairs.sum(1, keepdims=True) + 1)
             first = (starts + share) / (starts.sum() + 1)
-        else:
-            transition, first = np.tile(share, (n_classes, 1)), share
-        emission = (by_step @ table).reshape(shape) + other
-        posterior, starts, pairs = _forward_backward(emission, crowd.mask, first, transition, crowd.gaps)
-    left_out = np.empty((len(cell), n_classes))
+        pairs, starts = np.zeros_like(pairs), np.zeros_like(starts)
+        for rows, matrix in parts:
+            posterior[rows], of_starts, of_pairs = expect_rows(rows, matrix @ table)
+            pairs, starts = pairs + of_pairs, starts + of_starts
+    left_out = np.empty((len(cell), n_classes), np.float32)
+    if not candidate.sequential:
+        at, flat, log_share = crowd.flat_step(), other.reshape(-1, n_classes), np.log(first.clip(1e-30))
+        for some in _slices(len(cell), n_classes):
+            left_out[some] = _softmax(by_step[at[some]] @ table - table[cell[some]] + flat[at[some]] + log_share)
+        return _Fit(posterior, left_out, noise, common)
     pair, inverse = np.unique(crowd.row * crowd.n_annotators + crowd.annotator, return_inverse=True)
-    at_once = max(1, MAX_NUMBERS // (crowd.mask.shape[1] * n_classes))
     order = np.argsort(inverse, kind="stable")
-    bounds = np.searchsorted(inverse[order], np.arange(0, len(pair) + at_once, at_once))
-    for part, begin in enumerate(range(0, len(pair), at_once)):
-        rows = pair[begin : begin + at_once] // crowd.n_annotators
-        some = order[bounds[part] : bounds[part + 1]]
-        without = emission[rows]
-        index = inverse[some] - begin, crowd.step[some]
-        without[index] -= table[cell[some]]
-        gaps = None if crowd.gaps is None else crowd.gaps[rows]
-        left_out[some] = _forward_backward(without, crowd.mask[rows], first, transition, gaps)[0][index]
+    for part in _slices(len(pair), n_steps * n_classes):
+        of_part = order[slice(*np.searchsorted(inverse[order], [part.start, part.stop]))]
+        these = pair[part] // crowd.n_annotators
+        emission = by_step[(these[:, None] * n_steps + np.arange(n_steps)).ravel()] @ table
+        at = (inverse[of_part] - part.start) * n_steps + crowd.step[of_part]
+        emission[at] -= table[cell[of_part]]
+        left_out[of_part] = expect_rows(these, emission)[0].reshape(-1, n_classes)[at]
     return _Fit(posterior, left_out, noise, common)
 
 
@@ -279,12 +303,22 @@ def _tables(
     return noise, common, table
 
 
+def _softmax(logs: np.ndarray) -> np.ndarray:
+    values = np.exp(logs - logs.max(-1, keepdims=True))
+    return values / values.sum(-1, keepdims=True)
+
+
 def _forward_backward(
     log_emission: np.ndarray, mask: np.ndarray, start: np.ndarray, transition: np.ndarray, gaps: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities."""
-    # Step s is label s mod K at point s // K of the grid, so that the columns of Q are the emissions of the steps.
+    """Posterior (rows, steps, classes), expected first labels and transitions, for any emission probabilities.
+
+    Without transitions steps are independent.
+    """
     rows, steps, n_classes = log_emission.shape
+    if not transition.size:
+        return _softmax(log_emission + np.log(start.clip(1e-30))) * mask[..., None], np.zeros(n_classes), np.zeros(1)
+    # Step s is label s mod K at point s // K of the grid, so that the columns of Q are the emissions of the steps.
     number = np.arange(rows * steps)
     n_points = -(-len(number) // n_classes)
     columns = np.ones((n_points * n_classes, n_classes), dtype=np.float32)
@@ -301,8 +335,7 @@ def _forward_backward(
     parameters = ChainParameters(first, moves, torch.zeros(1), torch.from_numpy(matrices)[None, None])
     found = expect(data, same_data(torch.ones(1, rows)), parameters, posterior=True)
     assert found.posterior is not None
-    posterior = found.posterior[0].double().numpy()
-    return posterior, found.starts[0, 0].double().numpy(), found.pairs[0, 0].double().numpy()
+    return found.posterior[0].numpy(), found.starts[0, 0].double().numpy(), found.pairs[0, 0].double().numpy()
 
 
 def _conclude(
@@ -315,39 +348,54 @@ def _conclude(
     posterior = fit.posterior.reshape(-1, n_classes)
     expected = _expected(posterior, fit.common, point)
     votes = crowd.votes()
-    prior = votes_prior(torch.from_numpy(votes).double(), n_classes).numpy()
-    vote_share = (votes + prior) / (votes + prior).sum(1, keepdims=True)
-    rest = votes[at] - (crowd.label[:, None] == np.arange(n_classes))
-    rest_share = (rest + prior) / (rest + prior).sum(1, keepdims=True)
+    prior = votes_prior(torch.from_numpy(votes[votes.sum(1) > 1]).double(), n_classes).numpy().astype(np.float32)
+    rest_share = votes[at] + prior
+    rest_share[np.arange(len(at)), crowd.label] -= 1
+    rest_share /= rest_share.sum(1, keepdims=True)
+    unlabelled = votes.sum(1) == 0
+    vote_share = votes + prior
+    vote_share /= vote_share.sum(1, keepdims=True)
+    del votes
     weights, chain_weight = torch.tensor(EQUAL, dtype=torch.float64), 1.0
     others: list[np.ndarray] = []
     if shared.any():
         others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
-        left_out = _expected(fit.left_out, fit.common, crowd.point)
-        opinions = [opinion[shared] for opinion in (left_out, rest_share, *(other[at] for other in others))]
-        label = crowd.label[shared]
-        weights = fit_weights(stack_opinions(*map(torch.from_numpy, opinions)), torch.from_numpy(label))
-        averaged, n_shared = np.zeros_like(posterior), np.bincount(at[shared], minlength=len(posterior))[:, None]
-        np.add.at(averaged, at[shared], opinions[0])
-        expected = np.where(n_shared > 0, averaged / np.maximum(n_shared, 1), expected)
+        left_out = _expected(fit.left_out[shared], fit.common, crowd.point[shared])
+        steps, label = at[shared], crowd.label[shared]
+        opinions = [left_out, rest_share[shared], *(other[steps] for other in others)]
+        logs = np.empty((len(label), len(opinions), n_classes), np.float32)
+        for number, opinion in enumerate(opinions):
+            np.log(opinion.clip(MIN_PROBABILITY), out=logs[:, number], casting="same_kind")
+        weights = fit_weights(torch.from_numpy(logs), torch.from_numpy(label))
         # Linear opinion pool (Stone 1961): the weight of the chain is that of a mixture which predicts left-out labels.
-        by_chain, by_votes = (opinion[np.arange(len(label)), label] for opinion in opinions[:2])
+        by_chain, by_votes = (opinion[np.arange(len(label)), label].astype(np.float64) for opinion in opinions[:2])
+        del logs, opinions
+        average = sparse.csr_matrix((np.ones(len(steps), np.float32), (steps, np.arange(len(steps)))))
+        average.resize(len(posterior), len(steps))
+        n_shared = average.getnnz(1)[:, None]
+        expected = np.where(n_shared > 0, (average @ left_out) / np.maximum(n_shared, 1).astype(np.float32), expected)
         chain_weight = 0.5
         for _ in range(100):
             mixed = chain_weight * by_chain + (1 - chain_weight) * by_votes
             chain_weight = float(np.mean(chain_weight * by_chain / mixed))
         chain_weight = min(max(chain_weight, MIN_CHAIN), MAX_CHAIN)
-    another = pool_opinions(weights, stack_opinions(*map(torch.from_numpy, (expected, vote_share, *others)))).numpy()
-    settled = votes.sum(1) == 0
+    another = np.empty_like(posterior)
+    for some in _slices(len(posterior), n_classes):
+        parts = (torch.from_numpy(opinion[some]) for opinion in (expected, vote_share, *others))
+        another[some] = pool_opinions(weights, stack_opinions(*parts)).numpy()
     if crowd.trusted is not None:
-        settled |= crowd.trusted.ravel() >= 0
-    belief = np.where(settled[:, None], posterior, chain_weight * posterior + (1 - chain_weight) * vote_share)
+        unlabelled |= crowd.trusted.ravel() >= 0
+    belief = vote_share * (1 - chain_weight)
+    belief += chain_weight * posterior
+    belief[unlabelled] = posterior[unlabelled]
+    left_out = fit.left_out * chain_weight
+    left_out += (1 - chain_weight) * rest_share
     return Annotators(
         belief.reshape(shape),
         another.reshape(shape),
         fit.noise,
         fit.common,
-        chain_weight * fit.left_out + (1 - chain_weight) * rest_share,
+        left_out,
         tuple(weights.tolist()),
         chosen,
         tried,
@@ -356,7 +404,7 @@ def _conclude(
 
 def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.ndarray:
     """Probability of each label of an annotator without labels: beliefs (steps, classes) times Q at each point."""
-    result = np.empty_like(belief)
+    result, common = np.empty_like(belief), common.astype(belief.dtype)
     for number in np.unique(point):
         result[point == number] = belief[point == number] @ common[number]
     return result
@@ -467,15 +515,22 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) 
 
 
 def _newton(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
+    at_once = max(1, MAX_NUMBERS // (log_probs[:1].numel() or 1))
     weights = start.clone()
+    if len(log_probs) > at_once:  # start from a part of the labels
+        every = slice(None, None, len(log_probs) // at_once + 1)
+        weights = _newton(log_probs[every], labels[every], start)
     chosen = log_probs.gather(-1, labels[:, None, None].expand(-1, len(start), 1))[..., 0]  # (labels, opinions)
     prior = PRIOR_LABELS * torch.eye(len(start), dtype=start.dtype)
     for _ in range(NEWTON_STEPS):
-        probabilities = pool_opinions(weights, log_probs)
-        means = torch.einsum("nj,nkj->nk", probabilities, log_probs)
-        centred = log_probs - means[..., None]
-        slope = (chosen - means).sum(0) - prior @ (weights - start)
-        information = torch.einsum("nj,nkj,nlj->kl", probabilities, centred, centred) + prior
+        slope, information = -prior @ (weights - start), prior.clone()
+        for part, of_label in zip(log_probs.split(at_once), chosen.split(at_once), strict=True):
+            logs = part.double()
+            probabilities = pool_opinions(weights, logs)
+            means = torch.einsum("nj,nkj->nk", probabilities, logs)
+            centred = logs - means[..., None]
+            slope += (of_label - means).sum(0)
+            information += torch.einsum("nkj,nlj->kl", probabilities[:, None] * centred, centred)
         step = torch.linalg.solve(information, slope).clamp(-1.0, 1.0)
         weights = weights + step
         if float(step.abs().max()) < TOLERANCE:

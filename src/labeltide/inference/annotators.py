@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.special import expit, logit
 from scipy.stats import t as student
@@ -133,21 +134,32 @@ def check_annotators(
     return _validation.encode_labels(values, present, names), counts, names
 
 
+MANY = 50  # by hand: annotators from which on most label few steps
+AT_ONCE = 2**20  # steps; their counts are exact in single precision
+
+
 def cohen_kappas(labels: np.ndarray, n_classes: int) -> np.ndarray:
     r"""Cohen's kappa (1960), :math:`\kappa = (p_o - p_e) / (1 - p_e)`, of every pair of columns; -1 is no label.
 
     Chance agreement :math:`p_e = \sum_j p_{1j} p_{2j}` is that of independent annotators with the same marginal shares.
     """
     n_annotators = labels.shape[1]
-    kappas = np.ones((n_annotators, n_annotators))
-    for first in range(n_annotators):
-        for second in range(first):
-            a, b = labels[:, first], labels[:, second]
-            both = (a >= 0) & (b >= 0)
-            pairs = np.bincount(a[both].astype(int) * n_classes + b[both], minlength=n_classes**2)
-            table = pairs.reshape(n_classes, n_classes) / max(both.sum(), 1)
-            observed, by_chance = np.trace(table) if both.any() else np.nan, table.sum(0) @ table.sum(1)
-            kappas[first, second] = kappas[second, first] = _beyond_chance(observed, by_chance)
+    matrix = np.array if n_annotators < MANY else sparse.csr_array
+    both, same = np.zeros((2, n_annotators, n_annotators))  # steps that a pair labelled, and labelled alike
+    first = np.zeros((n_classes, n_annotators, n_annotators))  # labels of one where the other labelled, too
+    for begin in range(0, len(labels), AT_ONCE):
+        part = labels[begin : begin + AT_ONCE]
+        there = matrix(part >= 0, dtype=np.float32)
+        both += there.T @ there
+        for code in range(n_classes):
+            of_class = matrix(part == code, dtype=np.float32)
+            same += of_class.T @ of_class
+            first[code] += of_class.T @ there
+    by_chance = np.einsum("kij,kji->ij", first, first)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        observed, by_chance = same / both, by_chance / np.square(both)
+        kappas = np.where(by_chance <= 1 - 1e-12, (observed - by_chance) / (1 - by_chance), np.nan)
+    np.fill_diagonal(kappas, 1.0)
     return kappas
 
 
@@ -297,7 +309,7 @@ CONFIDENCE = 0.95
 MIN_EXPECTED = 1.0  # by hand: expected labels of a true class below which no rate is given
 MIN_UNITS = 5  # by hand: recordings below which neither a drift nor a difference of annotators is tested
 PARTS, MIN_IN_PART = 8, 20  # by hand: of the clock, and labels in one, for rates of their own
-EM_STEPS, SCORING_STEPS, MAX_STEP = 30, 20, 0.5  # by hand
+EM_STEPS, SCORING_STEPS, MAX_STEP, TOLERANCE = 30, 20, 0.5, 1e-10  # by hand
 LEAST_ERROR = 0.01  # by hand: at zero, no change of an error rate can be seen
 JUMP = 0.01  # of the simple jumper, as published
 
@@ -492,10 +504,9 @@ def consensus(
             print(text, file=sys.stderr, flush=True)
 
     fitted = fit_annotators(crowd, candidates, report)
-    probabilities, another = (
-        values * mask[..., None] / values.sum(-1, keepdims=True).clip(1e-300)
-        for values in (fitted.belief, fitted.another)
-    )
+    probabilities, another = (values.astype(np.float64) for values in (fitted.belief, fitted.another))
+    for values in (probabilities, another):
+        values *= mask[..., None] / values.sum(-1, keepdims=True).clip(1e-300)
     shares = probabilities.sum((0, 1)) / probabilities.sum()
     number: dict[Hashable, int] = {}
     recording = np.array([number.setdefault(name, len(number)) for name in recordings])
@@ -527,7 +538,7 @@ def _differences(
     """
     n_classes, n_annotators = crowd.n_classes, crowd.n_annotators
     shared, unit = crowd.shared(), recording[crowd.row]
-    wrong = 1 - left_out[np.arange(len(crowd.label)), crowd.label]
+    wrong = 1 - left_out[np.arange(len(crowd.label)), crowd.label].astype(np.float64)
     moment = moments[crowd.row, crowd.step, crowd.annotator]
     edges = np.linspace(moment.min(), moment.max(), PARTS + 1)
     part = np.clip(np.searchsorted(edges, moment, side="right") - 1, 0, PARTS - 1)
@@ -544,15 +555,22 @@ def _differences(
         mine = np.flatnonzero(shared & (crowd.annotator == annotator))
         if not len(mine):
             continue
-        belief, label, units = left_out[mine], crowd.label[mine], np.unique(unit[mine], return_inverse=True)[1]
-        recorded = np.eye(n_classes)[label]
+        belief, label, units = (
+            left_out[mine].astype(np.float64),
+            crowd.label[mine],
+            np.unique(unit[mine], return_inverse=True)[1],
+        )
+        n_units = units.max() + 1
+        sums = sparse.csr_matrix((np.ones(len(mine)), (units * n_classes + label, np.arange(len(mine)))))
+        sums.resize(n_units * n_classes, len(mine))
+        cells = (sums @ belief).reshape(n_units, n_classes, n_classes)  # (recordings, recorded, true)
         for true in range(n_classes):
-            rates[:, annotator, true] = _rates(belief[:, true, None] * recorded, units)
-        differs[annotator] = _rates(outcome[mine], units)[:, 0]
+            rates[:, annotator, true] = _rates(cells[..., true])
+        differs[annotator] = _rates(_sums(outcome[mine], units))[:, 0]
         for number in range(PARTS):
             inside = part[mine] == number
             if inside.sum() >= MIN_IN_PART:
-                over_clock[number, annotator] = _rates(outcome[mine[inside]], units[inside])[:, 0]
+                over_clock[number, annotator] = _rates(_sums(outcome[mine[inside]], units[inside]))[:, 0]
         others = totals.sum(1) - totals[:, annotator]
         both = (others > 0) & (totals[:, annotator] > 0)
         if n_annotators > 2 and both.sum() >= MIN_UNITS:
@@ -566,10 +584,16 @@ def _differences(
     return {**fields, "parts": middles, "differs_over_clock": over_clock, "drift": drift}
 
 
-def _rates(outcomes: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Shares of outcomes with 95 % intervals (Wilson 1927, with the effective sample size): (3, outcomes)."""
-    n_units = int(unit.max()) + 1
-    cells = np.stack([np.bincount(unit, each, n_units) for each in outcomes.T], 1)
+def _sums(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Sums over the entries of each unit: (units, columns)."""
+    return np.stack([np.bincount(unit, column) for column in values.T], 1)
+
+
+def _rates(cells: np.ndarray) -> np.ndarray:
+    """Shares of outcomes with 95 % intervals, (3, outcomes), from their sums in each recording.
+
+    Wilson's interval (1927) with the effective sample size.
+    """
     total = cells.sum()
     if total < MIN_EXPECTED:
         return np.full((3, cells.shape[1]), np.nan)
@@ -598,32 +622,36 @@ def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarra
     The others' belief is the prior of the true label. Maximum likelihood by EM for Q without a change, then by Fisher
     scoring for a change of the log odds that all classes share, with cluster-robust errors (Liang and Zeger 1986).
     """
-    n_classes, n_units = belief.shape[1], unit.max() + 1
+    n_classes, number = belief.shape[1], np.arange(len(label))
     noise = np.full((n_classes, n_classes), 0.2 / n_classes) + 0.8 * np.eye(n_classes)
+    by_label = sparse.csr_matrix((np.ones(len(label)), (label, number)), (n_classes, len(label)))
     for _ in range(EM_STEPS):
-        joint = belief * noise[:, label].T  # (labels, true)
+        joint = belief * noise.T[label]  # (labels, true)
         joint /= joint.sum(1, keepdims=True)
-        noise = np.stack([np.bincount(label, joint[:, true], n_classes) for true in range(n_classes)]) + 0.5 / n_classes
+        noise = (by_label @ joint).T + 0.5 / n_classes
         noise /= noise.sum(1, keepdims=True)
     errors = (1 - noise.diagonal()).clip(LEAST_ERROR, 1 - LEAST_ERROR)
     towards = noise / errors[:, None]  # where errors go
     towards[np.diag_indices(n_classes)] = 0.0
-    right = label[:, None] == np.arange(n_classes)
+    joint, of_label = belief * towards.T[label], belief[number, label]
+    joint[number, label] = -of_label
     design, change = np.stack([np.ones(len(x)), x], 1), np.zeros(2)  # level and slope on the scale of log odds
     for _ in range(SCORING_STEPS):
         rate = expit(logit(errors) + (design @ change)[:, None])  # (labels, true)
-        chance = (belief * np.where(right, 1 - rate, rate * towards[:, label].T)).sum(1)
-        score = (belief * rate * (1 - rate) * np.where(right, -1.0, towards[:, label].T)).sum(1) / chance
-        scores = design * score[:, None]
+        change_of_chance = np.einsum("nj,nj,nj->n", joint, rate, 1 - rate)
+        scores = design * (change_of_chance / (of_label + np.einsum("nj,nj->n", joint, rate)))[:, None]
         inverse = np.linalg.pinv(scores.T @ scores)
-        change = change + (inverse @ scores.sum(0)).clip(-MAX_STEP, MAX_STEP)
+        step = (inverse @ scores.sum(0)).clip(-MAX_STEP, MAX_STEP)
+        if np.abs(step).max() < TOLERANCE:
+            break
+        change = change + step
     ends = np.array([[1.0, x.min()], [1.0, x.max()]])
     at_ends = expit(logit(errors) + (ends @ change)[:, None])  # (ends, true)
     shares = belief.mean(0)
     effect = float(np.diff(at_ends @ shares)[0])
     gradient = np.diff(ends * (at_ends * (1 - at_ends) @ shares)[:, None], axis=0)[0]
-    clustered = np.stack([np.bincount(unit, each, n_units) for each in scores.T], 1) @ inverse
-    freedom = n_units - 2
+    clustered = _sums(scores, unit) @ inverse
+    n_units, freedom = len(clustered), len(clustered) - 2
     error, slope_error = (
         float(np.sqrt(np.square(clustered @ each).sum() * n_units / freedom))
         for each in (gradient, np.array([0.0, 1.0]))
