@@ -239,6 +239,8 @@ def _read_feature(
         return _merge(name, codes, codes >= 0, steps, -1), ("False", "True")
     if pa.types.is_null(kind):
         raise UnusableError(CONSTANT)
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        raise UnusableError("dates and times are not measurements")
     if not is_number(kind):
         raise UnusableError(f"{kind} is neither a number nor a text of few levels")
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -221,8 +222,9 @@ class _Guess:
         every = words.LABELS | words.LESSER_LABELS
         lesser = exact or [name for name in free if words.means(name, words.LESSER_LABELS)]
         lesser = lesser or [name for name in free if words.holds(name, every) and not is_moment(self.kind(name))]
-        if len(lesser) == 1:
-            return self.take("label", lesser)
+        bare = [name for name in lesser if words.stem(name) == "".join(words.words(name))]  # activity, not activity_id
+        if len(lesser) == 1 or len(bare) == 1:
+            return self.take("label", lesser if len(lesser) == 1 else bare)
         raise self.not_plain("label", lesser)
 
     def annotator(self) -> list[str]:
@@ -298,23 +300,45 @@ class _Guess:
             self.left_out |= dict.fromkeys(out, why)
             if out:
                 self.messages.append(words.left_out(out, why))
+        for name in kept:
+            if any(self._agreement(name, label) >= SAME_LABELS for label in labels):
+                self.messages.append(MAY_BE_LABELS.format(quoted([name])))
         return kept
 
     def _looks_like(self, name: str, label: str) -> bool:
-        """Whether a column may be a second one of labels: the label's values as text, or its name with a number."""
-        kinds = {self.kind(each) for each in (name, label)}
-        if not all(is_text(kind) or pa.types.is_integer(kind) for kind in kinds) or len({*map(is_text, kinds)}) > 1:
-            return False
-        own, known = (self._values(each) for each in (name, label))
-        if not 2 <= len(own) <= MAX_CLASSES:
-            return False
-        stems = ["".join(word for word in words.words(each) if not word.isdigit()) for each in (name, label)]
-        same_values = len(own & known) >= max(2, SAME_VALUES * len(own))
-        return same_values and (stems[0] == stems[1] or is_text(self.kind(name)))
+        """Whether a column is a second one of labels: the label's values as text, or codes under its name."""
+        own, known = self._values(name), self._values(label)
+        is_same = len(own & known) >= max(2, SAME_VALUES * len(own)) and len(own) <= MAX_CLASSES
+        if is_same and is_text(self._plain(name).type):
+            return True
+        if words.stem(name) == words.stem(label) and is_same:
+            return True
+        return words.stem(name).startswith(words.stem(label)) and self._agreement(name, label) >= SAME_LABELS
+
+    def _agreement(self, name: str, label: str) -> float:
+        """How well a column of few levels and the label foretell each other: 1 for codes of it, 0 for chance."""
+        if any(not 2 <= len(self._values(each)) <= MAX_CLASSES for each in (name, label)):
+            return 0.0
+        coded = [self._plain(each).dictionary_encode() for each in (name, label)]
+        shape = [len(each.dictionary) + 1 for each in coded]  # the last for rows in which nothing stands
+        places = [np.asarray(each.indices.fill_null(size - 1)) for each, size in zip(coded, shape, strict=True)]
+        counts = np.bincount(np.ravel_multi_index(places, shape), minlength=np.prod(shape)).reshape(shape)[:-1, :-1]
+        total, chance = max(counts.sum(), 1), max(counts.sum(0).max(), counts.sum(1).max())
+        return float((min(counts.max(0).sum(), counts.max(1).sum()) - chance) / max(total - chance, 1))
+
+    def _plain(self, name: str) -> pa.Array:
+        array = whole(self.table[name])
+        return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
     def _values(self, name: str) -> set[str]:
-        values = pc.unique(self.table[name]).drop_null()
-        return {str(value).strip().casefold() for value in values[: MAX_CLASSES + 1].to_pylist()} - {""}
+        """The values of a column of texts or whole numbers."""
+        array = self._plain(name)
+        if pa.types.is_floating(array.type) and pc.all(pc.equal(pc.floor(array[:1000]), array[:1000])).as_py():
+            array = array.cast(pa.int64(), safe=False)
+        if not is_text(array.type) and not pa.types.is_integer(array.type):
+            return set()
+        values = pc.unique(array).drop_null()[: MAX_CLASSES + 1].to_pylist()
+        return {str(value).strip().casefold() for value in values} - {""}
 
 
 def _tells_labels(name: str) -> bool:
@@ -330,6 +354,11 @@ SAME_VALUES = 0.8  # share of a column's values that are labels, from which on i
 SECOND_LABELS = (
     "a column with the values of the labels may hold labels too. Name columns of several annotators with label "
     "(--label A,B), or the column with features"
+)
+SAME_LABELS = 0.5  # agreement, from which on a column may be a second one of labels; by hand
+MAY_BE_LABELS = (
+    "{} nearly follows the label. If it holds labels, such as codes or another annotator's, every label looks right: "
+    "list the features without it (--features). If it is a measurement, all is well."
 )
 _NO_FEATURES: dict[str, Callable[[str], bool]] = {
     "a name or identifier is not a measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),

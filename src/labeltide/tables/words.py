@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from unicodedata import combining, normalize
 
 import numpy as np
 
@@ -57,23 +58,39 @@ def _vocabulary(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# English, then German, French, Spanish, Italian and Dutch, without accents (see `words`).
 SEQUENCES = _vocabulary(
-    "sequence seq series person subject subj patient participant user individual animal mouse rat "
-    "recording record night session trial visit case volunteer child neonate proband rec pid uid "
-    "sid"
+    "sequence seq series person subject subj patient participant user individual animal mouse rat cow pig dog "
+    "recording record night session trial visit case volunteer child neonate proband rec pid uid sid track song video "
+    "probandin versuchsperson versuchstier vp tier patientin teilnehmer teilnehmerin kuh maus ratte aufnahme nacht "
+    "sujet participante souris enregistrement nuit seance sujeto paciente grabacion noche sesion "
+    "soggetto paziente partecipante registrazione notte proefpersoon deelnemer dier opname nacht"
 )
-TIMES = _vocabulary("time timestamp datetime when t ts moment datetimestamp timestep")
+TIMES = _vocabulary(
+    "time timestamp datetime when t ts moment datetimestamp timestep zeit zeitpunkt zeitstempel zeitschritt "
+    "temps horodatage tiempo tijd tijdstip"
+)
 LESSER_TIMES = _vocabulary(
-    "date epoch step sample second seconds sec minute minutes frame window bin tick position utc"
+    "date epoch step sample second seconds sec minute minutes frame window bin tick position utc "
+    "datum schritt sekunde sekunden minuten epoche seconde secondes fecha segundo minuto secondo"
 )
-LABELS = _vocabulary("label labels")
-LESSER_LABELS = _vocabulary("stage activity class state annotation behaviour behavior category target phase hypnogram")
-LABELS_WITH_MORE = _vocabulary("stage class annotation hypnogram")  # also in names such as stage_rk
+LABELS = _vocabulary("label labels etikett etiquette etiqueta etichetta")
+LESSER_LABELS = _vocabulary(
+    "stage activity class state annotation behaviour behavior category target phase hypnogram "
+    "aktivitat aktivitaet verhalten stadium schlafstadium schlafphase zustand klasse kategorie hypnogramm "
+    "stade activite comportement etat classe categorie actividad comportamiento etapa fase estado clase "
+    "attivita comportamento stadio stato activiteit gedrag toestand"
+)
+LABELS_WITH_MORE = _vocabulary("stage class annotation hypnogram stadium klasse stade classe")  # also stage_rk
 ANNOTATORS = _vocabulary(
-    "annotator scorer rater coder expert labeller labeler reviewer observer judge annotatedby labelledby"
+    "annotator scorer rater coder expert labeller labeler reviewer observer judge annotatedby labelledby "
+    "beobachter beobachterin kodierer bewerter annotateur codeur observateur codificador observador beoordelaar"
 )
 # Never guessed for a label or a feature: whoever has the truth says so with `trusted`, or keeps it for a comparison.
-TRUTHS = _vocabulary("true truth gold clean correct reference trusted verified consensus groundtruth actual")
+TRUTHS = _vocabulary(
+    "true truth gold clean correct reference trusted verified consensus groundtruth actual "
+    "wahr wahrheit referenz konsens verite verdad referencia verita waarheid"
+)
 UNRECORDED = _vocabulary(
     "? nan n/a na null #n/a #na unknown unscored unlabelled unlabeled "
     "unbekannt inconnu desconocido sconosciuto onbekend"
@@ -84,8 +101,9 @@ _IDS = _vocabulary("id ids name code number num nr no key")
 
 
 def words(name: str) -> list[str]:
-    """The words of a name, in small letters: "personID_2" gives person, id and 2."""
-    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
+    """The words of a name, in small letters without accents: "PersonenID_2" gives personen, id and 2."""
+    plain = "".join(letter for letter in normalize("NFKD", name) if not combining(letter))
+    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", plain)
     return re.findall(r"[^\W\d_]+|\d+", parts.casefold())
 
 
@@ -105,6 +123,12 @@ def ends_with(name: str, vocabulary: Iterable[str]) -> bool:
     """Whether the last word of the name, but for "id" and numbers, is one of the words."""
     bare = [word for word in words(name) if word not in _IDS and not word.isdigit()]
     return bool(bare) and bare[-1] in vocabulary
+
+
+def stem(name: str) -> str:
+    """The name without numbers and words such as "code"."""
+    bare = [word for word in words(name) if not word.isdigit()]
+    return "".join([word for word in bare if word not in _IDS] or bare)
 
 
 def is_number_of_row(name: str) -> bool:
