@@ -372,7 +372,8 @@ def consensus(
     if output.for_machines:
         output.show(json.dumps(result.summary))
     else:
-        output.show(f"{result}\nPage       {folder / 'report.html'}")
+        spans = f"\nSpans      {folder / 'spans'}" if to else ""
+        output.show(f"{result}{spans}\nPage       {folder / 'report.html'}")
 
 
 @app.command
