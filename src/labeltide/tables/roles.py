@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from labeltide._validation import MAX_CLASSES
 from labeltide.tables import words
-from labeltide.tables.columns import check_unique, is_moment, is_number, is_text, whole
+from labeltide.tables.columns import FactorizedLabels, check_unique, is_moment, is_number, is_text, read_recorded, whole
 from labeltide.tables.times import check_timezone, looks_written
 from labeltide.tables.words import quoted
 
@@ -293,52 +293,50 @@ class _Guess:
     def features(self, labels: list[str]) -> list[str]:
         """All that is left, but for what names things, holds labels or counts rows."""
         kept = [name for name in self.table.column_names if name not in self.taken]
-        rules = {**_NO_FEATURES, SECOND_LABELS: lambda name: any(self._looks_like(name, label) for label in labels)}
+        levels = {name: _levels(self.table[name]) for name in (*kept, *labels)}
+        pairs = {name: [(name, levels[name], label, levels[label]) for label in labels] for name in kept}
+        rules = {**_NO_FEATURES, SECOND_LABELS: lambda name: any(_looks_like(*pair) for pair in pairs[name])}
         for why, leaves_out in rules.items():
             out = [name for name in kept if leaves_out(name)]
             kept = [name for name in kept if name not in out]
             self.left_out |= dict.fromkeys(out, why)
             if out:
                 self.messages.append(words.left_out(out, why))
-        for name in kept:
-            if any(self._agreement(name, label) >= SAME_LABELS for label in labels):
-                self.messages.append(MAY_BE_LABELS.format(quoted([name])))
+        near = [name for name in kept if any(_agreement(own, known) >= SAME_LABELS for _, own, _, known in pairs[name])]
+        self.messages += [MAY_BE_LABELS.format(quoted([name])) for name in near]
         return kept
 
-    def _looks_like(self, name: str, label: str) -> bool:
-        """Whether a column is a second one of labels: the label's values as text, or codes under its name."""
-        own, known = self._values(name), self._values(label)
-        is_same = len(own & known) >= max(2, SAME_VALUES * len(own)) and len(own) <= MAX_CLASSES
-        if is_same and is_text(self._plain(name).type):
-            return True
-        if words.stem(name) == words.stem(label) and is_same:
-            return True
-        return words.stem(name).startswith(words.stem(label)) and self._agreement(name, label) >= SAME_LABELS
 
-    def _agreement(self, name: str, label: str) -> float:
-        """How well a column of few levels and the label foretell each other: 1 for codes of it, 0 for chance."""
-        if any(not 2 <= len(self._values(each)) <= MAX_CLASSES for each in (name, label)):
-            return 0.0
-        coded = [self._plain(each).dictionary_encode() for each in (name, label)]
-        shape = [len(each.dictionary) + 1 for each in coded]  # the last for rows in which nothing stands
-        places = [np.asarray(each.indices.fill_null(size - 1)) for each, size in zip(coded, shape, strict=True)]
-        counts = np.bincount(np.ravel_multi_index(places, shape), minlength=np.prod(shape)).reshape(shape)[:-1, :-1]
-        total, chance = max(counts.sum(), 1), max(counts.sum(0).max(), counts.sum(1).max())
-        return float((min(counts.max(0).sum(), counts.max(1).sum()) - chance) / max(total - chance, 1))
+def _levels(column: pa.ChunkedArray) -> FactorizedLabels:
+    """A column of at most `MAX_CLASSES` texts or whole numbers as labels; any other has no levels."""
+    for part in (column[:1000], column) if not pa.types.is_nested(column.type) else ():
+        found = read_recorded(part)
+        if len(found.distinct) > MAX_CLASSES or any(isinstance(value, float) and value % 1 for value in found.distinct):
+            break
+        if len(part) == len(column):
+            return found
+    return FactorizedLabels(np.full(len(column), -1), np.empty(0, dtype=object))
 
-    def _plain(self, name: str) -> pa.Array:
-        array = whole(self.table[name])
-        return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
-    def _values(self, name: str) -> set[str]:
-        """The values of a column of texts or whole numbers."""
-        array = self._plain(name)
-        if pa.types.is_floating(array.type) and pc.all(pc.equal(pc.floor(array[:1000]), array[:1000])).as_py():
-            array = array.cast(pa.int64(), safe=False)
-        if not is_text(array.type) and not pa.types.is_integer(array.type):
-            return set()
-        values = pc.unique(array).drop_null()[: MAX_CLASSES + 1].to_pylist()
-        return {str(value).strip().casefold() for value in values} - {""}
+def _looks_like(name: str, own: FactorizedLabels, label: str, known: FactorizedLabels) -> bool:
+    """Whether a column is a second one of labels: the label's values as text, or codes under its name."""
+    texts = [{str(value).strip().casefold() for value in each.distinct} for each in (own, known)]
+    is_same = len(texts[0] & texts[1]) >= max(2, SAME_VALUES * len(texts[0]))
+    stems = words.stem(name), words.stem(label)
+    if is_same and (stems[0] == stems[1] or isinstance(own.distinct[0], str)):
+        return True
+    return stems[0].startswith(stems[1]) and _agreement(own, known) >= SAME_LABELS
+
+
+def _agreement(own: FactorizedLabels, known: FactorizedLabels) -> float:
+    """How well the levels of two columns foretell each other, above the most frequent: at most 1, for codes."""
+    shape = len(own.distinct) + 1, len(known.distinct) + 1  # the last for rows in which nothing stands
+    cells = np.ravel_multi_index((own.codes, known.codes), shape, mode="wrap")
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
+    if min(counts.shape) < 2:
+        return 0.0
+    chance = max(counts.sum(0).max(), counts.sum(1).max())
+    return float((min(counts.max(0).sum(), counts.max(1).sum()) - chance) / max(counts.sum() - chance, 1))
 
 
 def _tells_labels(name: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from unicodedata import combining, normalize
 
 import numpy as np
@@ -51,53 +53,20 @@ def _text(value: object) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# The vocabulary of column names: which role a column may play by its name.
+# The vocabulary of column names: which role a column may play by its name, and which texts are no labels.
+
+_VOCABULARY = tomllib.loads((Path(__file__).parent / "vocabulary.toml").read_text("utf-8"))
 
 
-def _vocabulary(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _words_of(role: str) -> frozenset[str]:
+    return frozenset(word for text in _VOCABULARY[role].values() for word in text.split())
 
 
-# English, then German, French, Spanish, Italian and Dutch, without accents (see `words`).
-SEQUENCES = _vocabulary(
-    "sequence seq series person subject subj patient participant user individual animal mouse rat cow pig dog "
-    "recording record night session trial visit case volunteer child neonate proband rec pid uid sid track song video "
-    "probandin versuchsperson versuchstier vp tier patientin teilnehmer teilnehmerin kuh maus ratte aufnahme nacht "
-    "sujet participante souris enregistrement nuit seance sujeto paciente grabacion noche sesion "
-    "soggetto paziente partecipante registrazione notte proefpersoon deelnemer dier opname nacht"
-)
-TIMES = _vocabulary(
-    "time timestamp datetime when t ts moment datetimestamp timestep zeit zeitpunkt zeitstempel zeitschritt "
-    "temps horodatage tiempo tijd tijdstip"
-)
-LESSER_TIMES = _vocabulary(
-    "date epoch step sample second seconds sec minute minutes frame window bin tick position utc "
-    "datum schritt sekunde sekunden minuten epoche seconde secondes fecha segundo minuto secondo"
-)
-LABELS = _vocabulary("label labels etikett etiquette etiqueta etichetta")
-LESSER_LABELS = _vocabulary(
-    "stage activity class state annotation behaviour behavior category target phase hypnogram "
-    "aktivitat aktivitaet verhalten stadium schlafstadium schlafphase zustand klasse kategorie hypnogramm "
-    "stade activite comportement etat classe categorie actividad comportamiento etapa fase estado clase "
-    "attivita comportamento stadio stato activiteit gedrag toestand"
-)
-LABELS_WITH_MORE = _vocabulary("stage class annotation hypnogram stadium klasse stade classe")  # also stage_rk
-ANNOTATORS = _vocabulary(
-    "annotator scorer rater coder expert labeller labeler reviewer observer judge annotatedby labelledby "
-    "beobachter beobachterin kodierer bewerter annotateur codeur observateur codificador observador beoordelaar"
-)
-# Never guessed for a label or a feature: whoever has the truth says so with `trusted`, or keeps it for a comparison.
-TRUTHS = _vocabulary(
-    "true truth gold clean correct reference trusted verified consensus groundtruth actual "
-    "wahr wahrheit referenz konsens verite verdad referencia verita waarheid"
-)
-UNRECORDED = _vocabulary(
-    "? nan n/a na null #n/a #na unknown unscored unlabelled unlabeled "
-    "unbekannt inconnu desconocido sconosciuto onbekend"
-)  # stand for a missing label
-UNRECORDED |= {"not scored", "sleep stage ?"}
-NUMBERS_OF_ROWS = _vocabulary("index row rowid rownumber unnamed indexlevel")
-_IDS = _vocabulary("id ids name code number num nr no key")
+SEQUENCES, TIMES, LESSER_TIMES = map(_words_of, ("sequences", "times", "lesser_times"))
+LABELS, LESSER_LABELS, LABELS_WITH_MORE = map(_words_of, ("labels", "lesser_labels", "labels_with_more"))
+ANNOTATORS, TRUTHS = map(_words_of, ("annotators", "truths"))
+UNRECORDED = _words_of("unrecorded") | {"not scored", "sleep stage ?"}
+NUMBERS_OF_ROWS, _IDS = map(_words_of, ("numbers_of_rows", "ids"))
 
 
 def words(name: str) -> list[str]:
