@@ -319,7 +319,7 @@ def _sentences(
     if gaps:
         messages.append(
             f"Gaps in {quoted(gaps)} were filled with the last value before them in the sequence, else with the "
-            "column's median; an additional feature marks where."
+            "column's median; an extra feature marks the gaps."
         )
     return messages + [f"Values of {quoted(names)} were {what}." for what, names in notes.items()]
 

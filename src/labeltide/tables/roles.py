@@ -350,8 +350,8 @@ def _tells_labels(name: str) -> bool:
 
 SAME_VALUES = 0.8  # share of a column's values that are labels, from which on it may hold labels itself; by hand
 SECOND_LABELS = (
-    "a column with the values of the labels may hold labels too. Name columns of several annotators with label "
-    "(--label A,B), or the column with features"
+    "a column with the values or the name of the labels may hold labels too. Columns of several annotators are "
+    "named with label (--label A,B), a measurement with features (--features)"
 )
 SAME_LABELS = 0.5  # agreement, from which on a column may be a second one of labels; by hand
 MAY_BE_LABELS = (

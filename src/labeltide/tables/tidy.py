@@ -404,7 +404,7 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
         return found, messages + ([f"No label is {quoted(unknown)}, although missing names it."] if unknown else [])
     texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
     present = {label for label in counts if not isinstance(label, str) or label.strip()}
-    way_out = "Pass missing (--missing) to decide it: the labels that are not recorded, or none."
+    way_out = "To change this, list the labels that mean 'not recorded' with missing (--missing), or pass none."
     if texts and len(present - texts) >= 2:
         n_labels = sum(counts[label] for label in texts)
         which = quoted(sorted(map(str, texts)))
@@ -490,7 +490,7 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         spelled |= {text: best for text in counts if spelled.get(text, text) == rare}
         messages.append(
             f"Read as a misspelling of {quoted([best])} ({totals[best]:,}): {quoted([rare])} ({totals[rare]:,} "
-            f"label{'s' if totals[rare] > 1 else ''}). Name all classes with classes (--classes A,B) if both exist."
+            f"label{'s' if totals[rare] > 1 else ''}). If both exist, list all classes with classes (--classes A,B)."
         )
     return spelled, messages
 

@@ -208,7 +208,7 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         if alone > 0:
             named += (
                 " Single labels that stand alone are taken as wrong. Brief true events that the signals do not show "
-                f"look the same; the share is then 0 to {percent(ends[1])}. Only a review of some can tell."
+                f"look the same; the share is then 0 to {percent(ends[1])}. Only a review of some labels can tell."
             )
     least = identified(audit)
     if least is not None:
