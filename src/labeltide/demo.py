@@ -26,10 +26,10 @@ def run_demo(out: Path, *, people: int = 60, days: int = 14, seed: int = 0, verb
             str(result),
             "",
             "Against the known truth, which the audit did not see:",
-            f"  {shares['wrong']:.1%} of the labels are wrong; {shares['found']:.1%} of these are to be checked.",
-            f"  {shares['false_alarms']:.1%} of the labels to check are right (at most "
-            f"{result.summary['issues']['fdr']:.0%} were allowed).",
-            f"  After correction {shares['wrong_after']:.1%} of the labels are wrong.",
+            f"  {shares['wrong']:.1%} of the labels are wrong; {shares['found']:.1%} of these are listed.",
+            f"  {shares['false_alarms']:.1%} of the listed labels are right ("
+            f"{result.summary['issues']['fdr']:.0%} allowed).",
+            f"  After correction, {shares['wrong_after']:.1%} of the labels are wrong.",
             f"  The error rate over the day is off by {100 * shares['rate_error']:.1f} points on average.",
             "",
             f"Page       {result.page}",

@@ -10,6 +10,7 @@ from auditing.tables import make_table
 from labeltide.auditing.apply import apply_decisions, is_same_text, read_decided, read_typed
 from labeltide.auditing.decisions import audit_identity
 from labeltide.auditing.findings import describe_table
+from labeltide.tables import files
 from labeltide.tables.columns import with_verdicts
 from labeltide_bench.tables import read_audit_table
 
@@ -100,12 +101,41 @@ def test_verdicts_are_applied_to_the_table(audited, tmp_path):
     assert csv.read_csv(tmp_path / "corrected.csv")["label"].to_pylist()[row] == "walk"
 
 
+def test_other_columns_of_a_csv_table_stay_as_written(audited, tmp_path):
+    path, _ = audited
+    lines = path.read_text().splitlines()
+    texts = ["08:00", "TRUE", "007", "NA"]
+    more = ["hour,wet,zip,note", *[",".join(texts)] * (len(lines) - 1)]
+    path.write_text("\n".join(f"{line},{end}" for line, end in zip(lines, more, strict=True)) + "\n")
+    folder = lt.audit(path, out=tmp_path / "second", **ROLES).folder
+    type_into(folder, ["walk"])
+    apply_decisions(folder, tmp_path / "corrected.csv")
+    kept = files.read_as_written(tmp_path / "corrected.csv", more[0].split(","))
+    assert kept.slice(0, 1).to_pylist() == [dict(zip(more[0].split(","), texts, strict=True))]
+
+
 @pytest.mark.parametrize("heading", ["Verdict", "verdict (mine)", "sep=;", ""])
 def test_a_file_without_its_column_of_verdicts_is_refused(tmp_path, heading):
     path = tmp_path / "issues.csv"
     path.write_text(f"row,recorded,{heading}\n1,rest,ok\n")
     with pytest.raises(ValueError, match="one column 'verdict'"):
         read_typed(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "same"),
+    [
+        ("8:00", "08:00", True),
+        ("08:00:00", "8:00", True),
+        ("8:01", "08:00", False),
+        ("WAHR", "True", True),
+        ("FALSCH", "False", True),
+        ("FAUX", "True", False),
+        ("wahr", "Wahrheit", False),
+    ],
+)
+def test_times_of_day_and_translated_truth_values_are_read_as_meant(typed, written, same):
+    assert is_same_text(typed, written) is same
 
 
 @pytest.mark.parametrize(

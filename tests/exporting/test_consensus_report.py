@@ -139,7 +139,9 @@ def test_the_command_writes_a_page_without_anything_from_elsewhere(study, tmp_pa
     csv.write_csv(wide_table(y), "table.csv")
     words = ["table.csv", "--annotators", "a,b,c", "--sequence", "person", "--time", "second"]
     run(monkeypatch, "consensus", *words, "--to", "boris")
-    assert "Who differs more?" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "\nDiffers    " in printed
+    assert "table-consensus/spans\n" in printed
     folder = tmp_path / "table-consensus"
     assert {path.name for path in folder.iterdir()} == {
         "annotators.csv",
@@ -162,7 +164,7 @@ def test_an_audit_without_features_hands_over(study, tmp_path, monkeypatch, caps
     run(monkeypatch, "audit", "table.csv", "--label", "a,b,c", "--sequence", "person", "--time", "second")
     found = capsys.readouterr()
     assert "annotators are compared" in found.err
-    assert "Do they agree?" in found.out
+    assert "\nAgreement  " in found.out
     assert (tmp_path / "table-consensus" / "report.html").is_file()
     with pytest.raises(lt.UnanswerableError, match="compare_annotators"):
         lt.audit("table.csv", label="a,b,c", sequence="person", time="second")

@@ -26,7 +26,7 @@ def test_missing_moments_become_gaps_and_are_said():
     assert [
         one
         for one in read.said
-        if "In 1 place the time between two steps is longer" in one and "the usual 5 min" in one
+        if "In 1 place, the time between two steps is longer" in one and "the usual 5 min" in one
     ]
 
 

@@ -150,14 +150,42 @@ def test_other_annotators_are_no_features():
         ("Aktivität_2", ["Gehen", "liegen ", "Gehen", "Liegen"]),
         ("zweite", ["Gehen", "Liegen", None, "Gehen"]),
         ("Vorher", ["Liegen", "Gehen", "Gehen", "Liegen"]),
+        ("Aktivität_Code", [2, 1, 2, 1]),
+        ("Aktivität (Anna)", [2.0, 1.0, None, 1.0]),
+        ("dritte", pa.array(["Gehen", "Liegen", None, "Gehen"]).dictionary_encode()),
     ],
 )
 def test_a_second_column_of_labels_never_becomes_a_feature(name, values):
     table = pa.table({"Aktivität": ["Gehen", "Liegen", "Gehen", "Liegen"], name: values, "v": [0.1, 0.2, 0.3, 0.4]})
     roles = find_columns(table, Request(label="Aktivität"))
     assert roles.features == ["v"]
-    assert any(f"{name!r} was left out of the features" in each and "--label A,B" in each for each in roles.messages)
+    assert any(f"{name!r} was left out of the features" in each for each in roles.messages)
     assert find_columns(table, Request(label="Aktivität", features=f"{name},v")).features == [name, "v"]
+
+
+@pytest.mark.parametrize("label", [["a", "b", "c"], [0, 1, 2]])
+def test_a_feature_that_nearly_follows_the_label_is_kept_and_named(label):
+    table = pa.table({"y": label * 20, "code": [0, 1, 2] * 19 + [2, 1, 0], "v": [0.1, 0.2, 0.5] * 20, "n": [0, 1] * 30})
+    roles = find_columns(table, Request(label="y"))
+    assert roles.features == ["code", "v", "n"]
+    assert next(each for each in roles.messages if "nearly follows the label" in each).startswith("'code' nearly")
+
+
+@pytest.mark.parametrize(
+    ("sequence", "time", "label"),
+    [
+        ("Versuchstier", "Zeit", "Aktivität"),
+        ("Proband_Nr", "Zeitstempel", "Verhalten"),
+        ("sujet", "horodatage", "état"),
+        ("Participante", "tiempo", "clase"),
+        ("soggetto", "secondo", "attivita\N{COMBINING GRAVE ACCENT}"),
+        ("proefpersoon", "tijd", "gedrag"),
+        ("track", "second", "label"),
+    ],
+)
+def test_other_languages_name_roles_too(sequence, time, label):
+    roles = found({sequence: "two", time: "rising", label: "text", f"{label}_code": "whole", "v": "number"})
+    assert (roles.sequence, roles.time, roles.label, roles.features) == ([sequence], time, [label], ["v"])
 
 
 def test_flags_and_codes_that_share_values_with_numeric_labels_stay_features():

@@ -104,7 +104,8 @@ def apply_decisions(
             f"Decisions are applied to tables, but the audit in {str(folder)!r} was of recordings. Export the "
             f"corrected labels as spans with: labeltide export {str(folder)!r} --to FORMAT (edf, csv, elan and others)."
         )
-    source = _open_table(audit, folder, table)
+    is_csv = out.name.lower().endswith(".csv")
+    source = _open_table(audit, folder, table, as_written=is_csv)
     lines = read_labels(folder, COLUMNS)
     roles, annotators = audit["table"]["columns"], audit["table"].get("annotators")
     several = annotators and len(annotators) > 1 and roles.get("annotator") is None
@@ -118,14 +119,16 @@ def apply_decisions(
     rewriter = _Rewriter(source, columns, lines, corrections, audit)
     try:
         with draft_of(out) as draft:
-            n_rows = rewriter.write(draft, is_csv=out.name.lower().endswith(".csv"))
+            n_rows = rewriter.write(draft, is_csv=is_csv)
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ValueError(f"The table cannot be written to {str(out)!r}: {reason}. Try a .parquet file.") from None
     return AppliedDecisions(out, n_rows, columns=tuple(sum(rewriter.titles.values(), ())), **counts)
 
 
-def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.ParquetFile | pa.Table:
+def _open_table(
+    audit: Any, folder: Path, named: str | Path | None, *, as_written: bool
+) -> parquet.ParquetFile | pa.Table:
     """The audited file, unchanged since."""
     about = audit["table"]
     if named is None and not about.get("path"):
@@ -138,7 +141,7 @@ def _open_table(audit: Any, folder: Path, named: str | Path | None) -> parquet.P
         raise ValueError(f"The audited table is no longer at {str(path)!r}. Give its new path with --table FILE.")
     roles = about.get("columns", {})
     names = [*str(roles.get("sequence")).split(","), roles.get("annotator"), roles.get("trusted"), roles.get("label")]
-    source = open_file(path, [*names, *(about.get("annotators") or ())])
+    source = open_file(path, [*names, *(about.get("annotators") or ())], as_written=as_written)
     if about.get("digest") and file_digest(path) != about["digest"]:
         raise ValueError(
             f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so row numbers may not match. "
@@ -367,6 +370,10 @@ DATE = re.compile(
     r"(?: ?(?P<half>[ap]m))?(?P<zone>z|[+-]\d{2}:?\d{2})?)?"
 )
 
+TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+TRUE, FALSE = ("wahr", "vrai", "verdadero", "vero", "waar"), ("falsch", "faux", "falso", "onwaar")
+BOOLEANS = dict.fromkeys(TRUE, "true") | dict.fromkeys(FALSE, "false")  # as spreadsheet programs translate them
+
 
 def read_typed(folder: Path, classes: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The verdicts in the folder of an audit: row, annotator, recorded label and the label that is right.
@@ -415,7 +422,10 @@ def is_same_text(typed: str, written: str) -> bool:
         is_long = other % 1 != 0 and len(other.as_tuple().digits) > 9
         is_rounded = "e" in typed.casefold() or (is_long and digits > 2)
         return number == other or (is_rounded and f"{number:.{digits - 1}e}" == f"{other:.{digits - 1}e}")
-    return bool(_moments(typed) & _moments(written))
+    hours = [TIME_OF_DAY.fullmatch(text.strip()) for text in (typed, written)]
+    if hours[0] and hours[1]:
+        return [int(part or 0) for part in hours[0].groups()] == [int(part or 0) for part in hours[1].groups()]
+    return BOOLEANS.get(_key(typed)) == _key(written) or bool(_moments(typed) & _moments(written))
 
 
 def _typed_lines(path: Path) -> list[dict[str, Any]]:

@@ -273,8 +273,8 @@ def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | 
         return None, []
     return usual, [
         f"Steps are too irregular to count gaps over all parts of the table. The usual step, "
-        f"{written_length(usual, is_dated)}, is that of the training windows: the longer a gap, the less the labels "
-        "before it tell about those after it."
+        f"{written_length(usual, is_dated)}, is that of the training windows. The longer the gap, the less weight "
+        "the labels before it have for those after it."
     ]
 
 

@@ -310,7 +310,7 @@ def audit(
     where: WorkerOptions = WorkerOptions(),
     output: OutputOptions = OutputOptions(),
 ) -> None:
-    """Find labels in a table that are likely wrong, and when and how they went wrong; writes a folder with a page."""
+    """Find the labels in a table that are probably wrong, and when and how they go wrong; write a page and files."""
     from labeltide.auditing.options import default_folder
     from labeltide.auditing.page import summary as machine_output
     from labeltide.auditing.reading import NoFeaturesError
@@ -362,7 +362,7 @@ def consensus(
     out: Annotated[Path | None, Parameter(help="The folder for the results; by default TABLE-consensus.")] = None,
     output: OutputOptions = OutputOptions(),
 ) -> None:
-    """Compare annotators without signals: who differs how and when; writes a page and the consensus as spans."""
+    """Compare annotators without signals: who differs, how and when; write a page, and the consensus as spans."""
     from labeltide.exporting.consensus import compare_annotators
 
     folder = out or Path(f"{Path(table.split(',')[0]).name.split('.')[0]}-consensus")
@@ -372,7 +372,8 @@ def consensus(
     if output.for_machines:
         output.show(json.dumps(result.summary))
     else:
-        output.show(f"{result}\nPage       {folder / 'report.html'}")
+        spans = f"\nSpans      {folder / 'spans'}" if to else ""
+        output.show(f"{result}{spans}\nPage       {folder / 'report.html'}")
 
 
 @app.command

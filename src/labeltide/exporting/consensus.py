@@ -150,7 +150,7 @@ def compare_annotators(
             "parts": fitted.parts,
             "departures": who.to_pylist(),
             "contested": _describe_contested(lines, people),
-            "said": [*messages, *steps.said, *spans_said],
+            "messages": [*messages, *steps.said, *spans_said],
         }
     )
     if folder is not None:

@@ -222,7 +222,7 @@ def factorize(column: Column, role: str | None = None) -> tuple[np.ndarray, np.n
         values = encoded.dictionary
         if pa.types.is_timestamp(values.type) and values.type.unit == "ns":  # Python knows no nanoseconds
             values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
-        codes, distinct = encoded.indices.to_numpy(), _as_objects(values.to_pylist())
+        codes, distinct = encoded.indices.to_numpy(), _as_objects(short_floats(values).to_pylist())
     except pa.ArrowException:
         codes, distinct = _factorize_objects(column)
     codes, distinct = drop_values(codes, distinct, null_values(distinct))
@@ -266,6 +266,11 @@ def _factorize_objects(column: Column) -> tuple[np.ndarray, np.ndarray]:
 def drop_values(codes: np.ndarray, distinct: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Give the code -1 to some of the distinct values, and to rows that had it before."""
     return np.append(np.where(missing, -1, np.cumsum(~missing) - 1), -1)[codes], distinct[~missing]
+
+
+def short_floats(array: pa.Array) -> pa.Array:
+    """Single precision as the double of the same shortest text: 0.2, not 0.20000000298023224."""
+    return array.cast(pa.string()).cast(pa.float64()) if pa.types.is_float32(array.type) else array
 
 
 def _as_objects(values: Sequence[Any]) -> np.ndarray:

@@ -239,6 +239,8 @@ def _read_feature(
         return _merge(name, codes, codes >= 0, steps, -1), ("False", "True")
     if pa.types.is_null(kind):
         raise UnusableError(CONSTANT)
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        raise UnusableError("dates and times are not measurements")
     if not is_number(kind):
         raise UnusableError(f"{kind} is neither a number nor a text of few levels")
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -317,7 +319,7 @@ def _sentences(
     if gaps:
         messages.append(
             f"Gaps in {quoted(gaps)} were filled with the last value before them in the sequence, else with the "
-            "column's median; an additional feature marks where."
+            "column's median; an extra feature marks the gaps."
         )
     return messages + [f"Values of {quoted(names)} were {what}." for what, names in notes.items()]
 

@@ -31,10 +31,11 @@ MAX_CELLS = 50_000_000  # of its first sheet
 MISFIT = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)")
 
 
-def open_file(path: Path, names: Collection[str] = ()) -> parquet.ParquetFile | pa.Table:
+def open_file(path: Path, names: Collection[str] = (), *, as_written: bool = False) -> parquet.ParquetFile | pa.Table:
     """A parquet file, of which some columns can be read, or a whole table.
 
-    `names` are columns of names, which a CSV file keeps as written (see `number_type`).
+    `names` are columns of names, which a CSV file keeps as written (see `number_type`); with `as_written` it keeps all
+    but numbers with a fraction: 08:00, TRUE and 007 stay as they are.
     """
     found = format_of(path.name)
     if found is None:
@@ -43,8 +44,9 @@ def open_file(path: Path, names: Collection[str] = ()) -> parquet.ParquetFile | 
         raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
     try:
         table = found.open(path)
-        if found.in_parts == "csv" and names:
-            written = read_as_written(path, [name for name in table.column_names if name in names])
+        if found.in_parts == "csv" and (names or as_written):
+            kept = [each.name for each in table.schema if as_written and not pa.types.is_floating(each.type)]
+            written = read_as_written(path, [name for name in table.column_names if name in {*names, *kept}])
             for name, texts in zip(written.column_names, written.columns, strict=True):
                 kind = number_type(texts.drop_null().unique().to_pylist()) or pa.string()
                 table = table.set_column(table.column_names.index(name), name, read_names(texts, kind))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import drop_values, is_text, whole
+from labeltide.tables.columns import drop_values, is_text, short_floats, whole
 from labeltide.tables.files import NULLS, FileSet, csv_batches, number_type, read_names
 from labeltide.tables.roles import Labels, RoleColumns
 from labeltide.tables.words import UNRECORDED, quoted
@@ -64,7 +64,7 @@ def _change(
 def _relabel(array: pa.Array, missing: Collection[Hashable], spelled: Mapping[str, str]) -> pa.Array:
     """Labels, perhaps dictionary-encoded, with nulls for missing ones and one spelling for each class."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    values = encoded.dictionary.to_pylist()
+    values = short_floats(encoded.dictionary).to_pylist()
     changed = [None if value in missing else spelled.get(value, value) for value in values]
     if changed == values:
         return array
@@ -374,10 +374,10 @@ def count_label_values(column: pa.ChunkedArray | pa.Array) -> Counter[Hashable]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     counts: Counter[Hashable] = Counter()
-    for entry in column.value_counts().to_pylist():
-        value = entry["values"]
+    values, numbers = column.value_counts().flatten()
+    for value, number in zip(short_floats(values).to_pylist(), numbers.to_pylist(), strict=True):
         if value is not None and value == value:
-            counts[_as_whole(value)] += entry["counts"]
+            counts[_as_whole(value)] += number
     return counts
 
 
@@ -404,7 +404,7 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
         return found, messages + ([f"No label is {quoted(unknown)}, although missing names it."] if unknown else [])
     texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
     present = {label for label in counts if not isinstance(label, str) or label.strip()}
-    way_out = "Pass missing (--missing) to decide it: the labels that are not recorded, or none."
+    way_out = "To change this, list the labels that mean 'not recorded' with missing (--missing), or pass none."
     if texts and len(present - texts) >= 2:
         n_labels = sum(counts[label] for label in texts)
         which = quoted(sorted(map(str, texts)))
@@ -490,7 +490,7 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
         spelled |= {text: best for text in counts if spelled.get(text, text) == rare}
         messages.append(
             f"Read as a misspelling of {quoted([best])} ({totals[best]:,}): {quoted([rare])} ({totals[rare]:,} "
-            f"label{'s' if totals[rare] > 1 else ''}). Name all classes with classes (--classes A,B) if both exist."
+            f"label{'s' if totals[rare] > 1 else ''}). If both exist, list all classes with classes (--classes A,B)."
         )
     return spelled, messages
 

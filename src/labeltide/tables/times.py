@@ -83,8 +83,8 @@ def say_gaps(count: int, usual: float, dated: bool) -> str:
     """A sentence on steps before which more time lies than usual."""
     places = f"{count} place{'s' if count > 1 else ''}"
     return (
-        f"In {places} the time between two steps is longer than the usual {written_length(usual, dated)}: the longer a "
-        "gap, the less the labels before it tell about those after it."
+        f"In {places}, the time between two steps is longer than the usual {written_length(usual, dated)}. The longer "
+        "the gap, the less weight the labels before it have for those after it."
     )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from unicodedata import combining, normalize
 
 import numpy as np
 
@@ -50,42 +53,26 @@ def _text(value: object) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# The vocabulary of column names: which role a column may play by its name.
+# The vocabulary of column names: which role a column may play by its name, and which texts are no labels.
+
+_VOCABULARY = tomllib.loads((Path(__file__).parent / "vocabulary.toml").read_text("utf-8"))
 
 
-def _vocabulary(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _words_of(role: str) -> frozenset[str]:
+    return frozenset(word for text in _VOCABULARY[role].values() for word in text.split())
 
 
-SEQUENCES = _vocabulary(
-    "sequence seq series person subject subj patient participant user individual animal mouse rat "
-    "recording record night session trial visit case volunteer child neonate proband rec pid uid "
-    "sid"
-)
-TIMES = _vocabulary("time timestamp datetime when t ts moment datetimestamp timestep")
-LESSER_TIMES = _vocabulary(
-    "date epoch step sample second seconds sec minute minutes frame window bin tick position utc"
-)
-LABELS = _vocabulary("label labels")
-LESSER_LABELS = _vocabulary("stage activity class state annotation behaviour behavior category target phase hypnogram")
-LABELS_WITH_MORE = _vocabulary("stage class annotation hypnogram")  # also in names such as stage_rk
-ANNOTATORS = _vocabulary(
-    "annotator scorer rater coder expert labeller labeler reviewer observer judge annotatedby labelledby"
-)
-# Never guessed for a label or a feature: whoever has the truth says so with `trusted`, or keeps it for a comparison.
-TRUTHS = _vocabulary("true truth gold clean correct reference trusted verified consensus groundtruth actual")
-UNRECORDED = _vocabulary(
-    "? nan n/a na null #n/a #na unknown unscored unlabelled unlabeled "
-    "unbekannt inconnu desconocido sconosciuto onbekend"
-)  # stand for a missing label
-UNRECORDED |= {"not scored", "sleep stage ?"}
-NUMBERS_OF_ROWS = _vocabulary("index row rowid rownumber unnamed indexlevel")
-_IDS = _vocabulary("id ids name code number num nr no key")
+SEQUENCES, TIMES, LESSER_TIMES = map(_words_of, ("sequences", "times", "lesser_times"))
+LABELS, LESSER_LABELS, LABELS_WITH_MORE = map(_words_of, ("labels", "lesser_labels", "labels_with_more"))
+ANNOTATORS, TRUTHS = map(_words_of, ("annotators", "truths"))
+UNRECORDED = _words_of("unrecorded") | {"not scored", "sleep stage ?"}
+NUMBERS_OF_ROWS, _IDS = map(_words_of, ("numbers_of_rows", "ids"))
 
 
 def words(name: str) -> list[str]:
-    """The words of a name, in small letters: "personID_2" gives person, id and 2."""
-    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
+    """The words of a name, in small letters without accents: "PersonenID_2" gives personen, id and 2."""
+    plain = "".join(letter for letter in normalize("NFKD", name) if not combining(letter))
+    parts = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", plain)
     return re.findall(r"[^\W\d_]+|\d+", parts.casefold())
 
 
@@ -105,6 +92,12 @@ def ends_with(name: str, vocabulary: Iterable[str]) -> bool:
     """Whether the last word of the name, but for "id" and numbers, is one of the words."""
     bare = [word for word in words(name) if word not in _IDS and not word.isdigit()]
     return bool(bare) and bare[-1] in vocabulary
+
+
+def stem(name: str) -> str:
+    """The name without numbers and words such as "code"."""
+    bare = [word for word in words(name) if not word.isdigit()]
+    return "".join([word for word in bare if word not in _IDS] or bare)
 
 
 def is_number_of_row(name: str) -> bool:

@@ -67,11 +67,17 @@ def build_payload(results: Results) -> dict[str, Any]:
     described, timelines, place_of_row = _timelines(results, words)
     places = [place_of_row.get(row, (-1, -1)) for row in issues["row"]]
     issues["timeline"], issues["step"] = ([place[which] for place in places] for which in (0, 1))
-    found = format_of(str(audit["table"]["name"]))
+    of_recordings = bool(audit.get("recordings"))
+    found = None if of_recordings else format_of(str(audit["table"]["name"]))
+    are_dates = any(":" in time or time.count("-") > 1 for time in issues["time"][:9] if time)
+    unit = (
+        "" if are_dates else "s" if of_recordings else _shown((audit["table"].get("columns") or {}).get("time") or "")
+    )
+    headings = HEADINGS | ({"time": f"Time ({unit})"} if unit else {})
     return {
         "issues": issues,
         "columns": [{"name": name, "holds": holds, "words": _words_of(name)} for name, holds in ISSUE_COLUMNS.items()],
-        "headings": {name: title for name, title in HEADINGS.items() if name != "annotator" or people},
+        "headings": {name: title for name, title in headings.items() if name != "annotator" or people},
         "timelines": timelines,
         "plan": [_find_stretch(entry, described) for entry in audit.get("plan") or []],
         # added to a row, counted from 0, to number it as spreadsheet programs do: below a heading in row 1
@@ -79,6 +85,7 @@ def build_payload(results: Results) -> dict[str, Any]:
         "words": {kind: list(map(_shown, shared)) for kind, shared in words.items()},
         "isCut": any(len(text) > LONG for shared in words.values() for text in shared),
         "hasAnnotators": bool(people),
+        "timeUnit": f" ({unit})" if unit else "",
         "file": _shown(audit["table"]["name"]),
     }
 

@@ -585,42 +585,46 @@ def classes_sentence(compare: Mapping[str, Any]) -> str:
 # The comparison of annotators without signals.
 
 
+NOBODY = "Nobody, as far as these labels show"
+CONSENSUS_LINES = ("Agreement", "Differs", "Changes", "Contested")  # of the cards, in a terminal
+
+
 def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
     """Whether annotators agree, who differs, whether anyone changes, and what is contested."""
     agreement, people = found["agreement"], found["annotators"]
     contested, of_steps = found["contested"], f"of {count(found['steps'], 'step')}"
     if agreement is None:
-        return [Card("Do they agree?", "cannot be told", "No step was labelled by two annotators.")]
+        return [Card("Do they agree?", "Unknown", "No step was labelled by two annotators.")]
     worst = min(agreement["cohen"], key=lambda pair: number(pair["kappa"]))
     pair = f"{in_quotes(worst['a'])} and {in_quotes(worst['b'])} agree least (kappa {number(worst['kappa']):.2f})."
     cards = [
         Card(
             "Do they agree?",
-            f"on {percent(agreement['observed'])} of pairs of labels",
+            f"{percent(agreement['observed'])} of pairs of labels agree",
             f"Fleiss' kappa is {number(agreement['fleiss']):.2f}. {pair}",
             ("agreement", "Every pair"),
         )
     ]
     more = [each for each in people if number(each["against_p"]) < SURE and number(each["against"]) > 0]
     more.sort(key=lambda each: -each["against"])
-    why = "No annotator was shown to differ more than the others of the same recordings."
+    why = "No annotator was shown to differ more often than the others on the same recordings."
     if len(people) < 3:
-        why = "Two annotators differ equally from each other: only a third, or trusted labels, tell who is right."
+        why = "Two annotators differ equally from each other: only a third or trusted labels can show who is right."
     elif more:
         first = more[0]
         ends = points_range(*read_numbers(first, "against_lower", "against_upper"))
-        why = f"{in_quotes(first['annotator'])} differs more often than the others of the same recordings, by "
+        why = f"{in_quotes(first['annotator'])} differs more often than the others on the same recordings, by "
         why += f"{points(first['against'])} ({ends}), {p_value(first['against_p'])}."
     names = join_words([in_quotes(each["annotator"]) for each in more])
-    cards.append(Card("Who differs more?", names or "nobody, as far as can be told", why, ("who", "Who differs how")))
+    cards.append(Card("Who differs more?", names or NOBODY, why, ("who", "Who differs how")))
     moved = sorted((each for each in people if number(each["change_p"]) < SURE), key=lambda each: each["change_p"])
     said = [f"{in_quotes(each['annotator'])}: {change_words(each)}, {p_value(each['change_p'])}." for each in moved[:3]]
     names = join_words([in_quotes(each["annotator"]) for each in moved])
     over = Clock.read(found["clock"]).over
     why = " ".join(said) or f"No change {over} was shown."
     if not any(is_known(number(each["change_p"])) for each in people):
-        why = "This takes at least five recordings of an annotator."
-    cards.append(Card(f"Who changes {over}?", names or "nobody, as far as can be told", why, ("when", "The curves")))
+        why = "This needs at least five recordings by one annotator."
+    cards.append(Card(f"Who changes {over}?", names or NOBODY, why, ("when", "The curves")))
     share = percent(contested["disputed"] / max(found["steps"], 1))
     why = f"One more annotator would differ from the consensus at {percent(contested['differs'])} of steps."
     cards.append(Card("What is contested?", f"{share} {of_steps}", why, ("contested", "The most contested stretches")))
@@ -633,5 +637,6 @@ def consensus_text(found: Mapping[str, Any]) -> str:
         f"{count(found['labels'], 'label')} of {len(found['annotators'])} annotators, "
         f"{count(found['steps'], 'step')} in {count(found['sequences'], 'sequence')}."
     ]
-    lines += [f"{card.question} {card.answer}. {card.detail}" for card in consensus_cards(found)]
-    return "\n".join(terminal_text(line) for line in lines)
+    for name, card in zip(CONSENSUS_LINES, consensus_cards(found), strict=False):
+        lines.append(f"{name:<11}{terminal_text(f'{card.answer}. {card.detail}')}")
+    return "\n".join(lines)

@@ -67,7 +67,7 @@ function sayState() {
   const inside = issueSteps(timelineNow()).filter((step) => step >= from && step <= to).length;
   clearTimeout(saying);
   const more = leftOut ? ` ${leftOut} more annotators are in the other files of this folder.` : '';
-  const text = `Shown: ${isolated(times[from], 28)} to ${isolated(times[to], 28)}, ` +
+  const text = `Shown: ${isolated(times[from], 28)} to ${isolated(times[to], 28)}${data.timeUnit}, ` +
     `${counted(to - from + 1)} of ${counted(times.length)} steps, ${counted(inside)} with a label to check.${tracks.length ? more : ''}`;
   saying = setTimeout(() => { byId('timeline-state').textContent = text; }, 200); // once at rest: it is read aloud
 }
@@ -80,7 +80,7 @@ function sayStep() {
     return `recorded${who} ${isolated(words.class[track.recorded[step]], 28)}${right}${track.issues.includes(step) ? ', to check' : ''}`;
   });
   const better = suggested[step] < 0 ? '' : `; suggested ${isolated(words.class[suggested[step]], 28)}`;
-  byId('timeline-readout').textContent = `${isolated(times[step], 40)}: ${parts.join('; ') || 'nothing recorded'}${better}`;
+  byId('timeline-readout').textContent = `${isolated(times[step], 40)}${data.timeUnit}: ${parts.join('; ') || 'nothing recorded'}${better}`;
 }
 
 function choose(at) {
