@@ -147,10 +147,11 @@ def fit(task: tuple[str, float, int, Path, Path]) -> str:
     return f"{name} {rate} {draw}: error {(kept.argmax(-1) != truth)[truth >= 0].mean():.4f}, k = {power:.2f}"
 
 
-def decode(first: np.ndarray, steps: np.ndarray, rules: Rules) -> np.ndarray:
-    """The best codes that obey the rules, by scores of the first step (classes,) and of pairs (steps - 1, from, to).
+def decode(first: np.ndarray, pairs: np.ndarray, lengths: np.ndarray, rules: Rules) -> np.ndarray:
+    """The best codes that obey the rules, (rows, steps), by scores of the first step and of pairs of steps.
 
-    A state is a class, the steps spent in it up to its least duration, and the steps since the class of each gap.
+    The scores have the shapes (rows, classes) and (rows, steps - 1, from, to). A state is a class, the steps spent in
+    it up to its least duration, and the steps since the class of each gap.
     """
     durations, gaps = rules
     caps = [gap for *_, gap in gaps]
@@ -177,27 +178,27 @@ def decode(first: np.ndarray, steps: np.ndarray, rules: Rules) -> np.ndarray:
     earlier = np.full((count, max(map(len, before))), count)  # count: none
     for index, sources in enumerate(before):
         earlier[index, : len(sources)] = sources
-    score = np.full(count + 1, -np.inf)
-    score[: len(durations)] = first
+    score = np.full((len(first), count + 1), -np.inf)
+    score[:, : len(durations)] = first
     pointers = []
-    for pairs in steps:
-        options = score[earlier] + pairs[np.append(codes, 0)[earlier], codes[:, None]]
-        best = options.argmax(1)
-        pointers.append(earlier[np.arange(count), best])
-        score[:count] = options[np.arange(count), best]
-    state = int(score[:count].argmax())
-    path = [state]
+    for t in range(pairs.shape[1]):
+        options = score[:, earlier] + pairs[:, t, np.append(codes, 0)[earlier], codes[:, None]]
+        best = options.argmax(2)
+        real = (t + 1 < lengths)[:, None]
+        pointers.append(np.where(real, earlier[np.arange(count), best], np.arange(count)))
+        score[:, :count] = np.where(real, np.take_along_axis(options, best[..., None], 2)[..., 0], score[:, :count])
+    path = [score[:, :count].argmax(1)]
     for pointer in reversed(pointers):
-        path.append(int(pointer[path[-1]]))
-    return codes[path[::-1]]
+        path.append(np.take_along_axis(pointer, path[-1][:, None], 1)[:, 0])
+    return codes[np.stack(path[::-1], 1)]
 
 
 def chain_scores(log_probs: np.ndarray, fitted: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probabilities of the first label and of each label given the one before, by the fitted chain."""
+    """Log-probabilities of the first label, and of each label given the one before, by the fitted chain."""
     evidence = float(fitted["power"]) * log_probs.clip(np.log(1e-6))
-    pairs = np.log(fitted["transition"].clip(1e-12)) + evidence[1:, None]
+    pairs = np.log(fitted["transition"].clip(1e-12)) + evidence[:, 1:, None]
     pairs -= np.logaddexp.reduce(pairs, axis=-1, keepdims=True)
-    return np.log(fitted["start"].clip(1e-12)) + evidence[0], pairs
+    return np.log(fitted["start"].clip(1e-12)) + evidence[:, 0], pairs
 
 
 def bouts(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -219,19 +220,20 @@ def matched(found: np.ndarray, truth: np.ndarray) -> int:
 def measure(path: Path, rules: Rules) -> dict[str, tuple[float, float, float]]:
     """Of each decoder: error in percent, bouts as a share of the true ones, and F1 of bouts."""
     fitted, sums = np.load(path), {}
-    for row, truth in enumerate(fitted["truth"]):
-        truth = truth[truth >= 0].astype(int)
-        probabilities, folds = (fitted[name][row, : len(truth)].astype(float) for name in ("probabilities", "evidence"))
-        alone = np.broadcast_to(probabilities[1:, None], (len(truth) - 1, *fitted["transition"].shape))
-        scores = {
-            "predictions": (probabilities[0], alone),
-            "chain": chain_scores(np.log(probabilities.clip(1e-6)), fitted),
-            "chain, folds": chain_scores(folds, fitted),
-        }
-        for name, (first, pairs) in scores.items():
-            found = decode(first, pairs, rules)
-            counts = [(found != truth).sum(), len(truth), len(bouts(found)[0]), len(bouts(truth)[0])]
-            sums[name] = sums.get(name, 0) + np.array([*counts, matched(found, truth)])
+    probabilities, folds = (fitted[name].astype(float) for name in ("probabilities", "evidence"))
+    lengths = (fitted["truth"] >= 0).sum(1)
+    alone = np.broadcast_to(probabilities[:, 1:, None], (*folds[:, 1:].shape, folds.shape[-1]))
+    scores = {
+        "predictions": (probabilities[:, 0], alone),
+        "chain": chain_scores(np.log(probabilities.clip(1e-6)), fitted),
+        "chain, folds": chain_scores(folds, fitted),
+    }
+    for name, (first, pairs) in scores.items():
+        sums[name] = np.zeros(5)
+        for length, codes, labels in zip(lengths, decode(first, pairs, lengths, rules), fitted["truth"], strict=True):
+            found, truth = codes[:length], labels[:length].astype(int)
+            counts = [(found != truth).sum(), length, len(bouts(found)[0]), len(bouts(truth)[0])]
+            sums[name] += [*counts, matched(found, truth)]
     return {
         name: (100 * wrong / steps, made / true, 2 * hits / (made + true))
         for name, (wrong, steps, made, true, hits) in sums.items()
