@@ -254,7 +254,7 @@ BEHAVIOUR_FIELDS = """{"key": "", "description": "", "category": "", "excluded":
 "modifiers": {}}"""
 PROJECT_FIELDS = """{"time_format": "s", "project_date": "1970-01-01T00:00:00", "project_description": "",
 "project_format_version": "7.0", "subjects_conf": {}, "behavioral_categories": [], "independent_variables": {},
-"coding_map": {}, "behaviors_coding_map": [], "converters": {}}"""
+"behavioral_categories_config": {}, "coding_map": {}, "behaviors_coding_map": [], "converters": {}}"""
 
 
 def read_project(path: Path) -> SpanFile:
