@@ -249,12 +249,13 @@ def test_controls_are_large_enough_to_touch_and_have_names(tmp_path, serve, visi
     assert ada.progress.startswith("1 of 12")
 
 
+@pytest.mark.usefixtures("few_replicates")
 def test_the_whole_loop_audit_review_audit_again_apply_and_compare(tmp_path, visit_review, monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 6)
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
     table, first, second = tmp_path / "study.csv", tmp_path / "first", tmp_path / "second"
     write_study(simulate_study(people=8, days=1), table)
-    lt.audit(table, out=first)
+    lt.audit(table, out=first, fast=True)
     server, address = start_command(first, "--items", "20", "--sample", "40")
     ada = visit_review(address, may_complain=True)
     total = int(ada.progress.split()[2])
@@ -275,7 +276,7 @@ def test_the_whole_loop_audit_review_audit_again_apply_and_compare(tmp_path, vis
         server.wait()
     assert json.loads((first / "audit.json").read_text())["checked"]["rows"][0]["reviewed"] == 40
     assert "Checked by people" in (first / "report.html").read_text()
-    again = lt.audit(table, out=second, decisions=first)
+    again = lt.audit(table, out=second, decisions=first, fast=True)
     assert again.summary["decisions"]["used"] > 0
     corrected = tmp_path / "corrected.parquet"
     lt.apply_decisions(first, corrected)
