@@ -93,6 +93,10 @@ def test_all_files_are_there_by_the_contract(real):
     assert b"study.csv" in (real.folder / "report.html").read_bytes()
 
 
+def test_a_full_audit_reports_what_became_of_planted_errors(real):
+    assert "planted" in {check["name"] for check in real.summary["diagnostics"]}
+
+
 def test_each_annotator_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     table = make_table()
     for name, seed in (("Ada", 3), ("Ben", 4)):

@@ -136,8 +136,15 @@ def with_times(table, write):
     return table.set_column(table.column_names.index("time"), "time", times)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
-@pytest.mark.parametrize("form", ["%d/%m/%Y %I:%M %p", "%d.%m.%Y %H:%M", "%Y-%m-%dT%H:%M+02:00"])
+@pytest.mark.parametrize(
+    ("form", "ending"),
+    [
+        ("%d/%m/%Y %I:%M %p", "csv"),  # a text in any file
+        ("%d.%m.%Y %H:%M", "parquet"),
+        ("%Y-%m-%dT%H:%M+02:00", "csv"),
+        ("%Y-%m-%dT%H:%M+02:00", "parquet"),
+    ],
+)
 def test_written_dates_are_read_in_parts_as_in_memory(tmp_path, monkeypatch, form, ending):
     late = with_times(messy(), lambda time: (time + timedelta(days=20)).strftime(form))  # no day that may be a month
     memory, parts = both(write(tmp_path, ending, late), tmp_path, monkeypatch, clock="hour_of_day", time="time")
