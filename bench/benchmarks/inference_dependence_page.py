@@ -21,7 +21,10 @@ does neither where it knows people. The test within a window of 5 people is a pa
 Tests by people take the effective score of each person. For one of several annotators it is effective under the
 observed information (Louis 1982). Under the complete-data information, as before, causes that annotators share passed
 for a change of one of them: 14 % were called with 20 people whose labels persist, 9 % with 50. The correction was
-developed on other draws than those shown here."""
+developed on other draws than those shown here.
+
+Rows "rotations" are of a version before 2026-11-18, which tested five people by rotating their windows. This test was
+removed ([record 015](../../../docs/decisions/015-tests-of-change.md))."""
 NEVER = "never changes"  # in the name of a test whose null is true in all studies
 COMPARISON = "for comparison"  # in the name of a test that the library does not use there
 MOST, LEVEL = 0.07, 0.05
