@@ -255,6 +255,8 @@ def run_refits(jobs: list[tuple[str, float, int, Path]], processes: int, file: P
 
 def write_refits_page(file: Path) -> None:
     """What refits are worth, from their records: means over draws."""
+    import pandas as pd
+
     records = pd.DataFrame([json.loads(line) for line in file.read_text().splitlines()])
     lines = [
         "# What the refits of copies with planted errors are worth",
