@@ -166,15 +166,10 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
 
 def condition(audit: Mapping[str, Any]) -> str:
     """What the share of wrong labels rests on; empty where no label stands alone."""
-    if is_unsupported(audit):
+    if any(each["name"] == "persistence" and each.get("is_warning") for each in audit.get("diagnostics") or []):
         return ", by persistence alone: the signals do not support the suggestions, and brief true events look the same"
     alone = number((audit["issues"].get("by_kind") or {}).get("isolated"))
     return ", fewer if some are brief true events that the signals do not show" if alone > 0 else ""
-
-
-def is_unsupported(audit: Mapping[str, Any]) -> bool:
-    """Whether signals support the suggested classes no more than at other steps, so that persistence alone is left."""
-    return any(each["name"] == "persistence" and each.get("is_warning") for each in audit.get("diagnostics") or [])
 
 
 def shape_words(view: View) -> str:
@@ -269,7 +264,7 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     least = identified(audit)
     if condition(audit):
         about += f" It is{condition(audit)[1:]}; the share is then 0 to {percent(ends[1])}, and only a review can tell."
-    if least is not None and not is_unsupported(audit):
+    if least:  # zero where persistence alone speaks against the labels
         about += (
             f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
             "name is in doubt. Either may be at fault, so the range begins without them."
