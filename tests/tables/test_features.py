@@ -93,6 +93,12 @@ def test_what_cannot_be_a_feature_is_left_out_and_said():
     assert "'twin' was left out of the features: a column that matches the labels one to one" in said
 
 
+def test_a_feature_that_nearly_follows_the_label_is_kept_and_named():
+    audit = read(60, code=[1, 2] * 28 + [2, 1] * 2, wet=[0, 1, 1] * 20)
+    assert audit.feature_names == ("code", "wet")
+    assert "The label nearly follows from 'code'. If this holds labels" in " ".join(audit.said)
+
+
 def test_a_column_of_numbers_with_a_stray_text_is_read_as_numbers():
     cells = [str(k) for k in range(60)]
     cells[7] = "n.a."

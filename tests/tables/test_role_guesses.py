@@ -163,14 +163,6 @@ def test_a_second_column_of_labels_never_becomes_a_feature(name, values):
     assert find_columns(table, Request(label="Aktivität", features=f"{name},v")).features == [name, "v"]
 
 
-@pytest.mark.parametrize("label", [["a", "b", "c"], [0, 1, 2]])
-def test_a_feature_that_nearly_follows_the_label_is_kept_and_named(label):
-    table = pa.table({"y": label * 20, "code": [0, 1, 2] * 19 + [2, 1, 0], "v": [0.1, 0.2, 0.5] * 20, "n": [0, 1] * 30})
-    roles = find_columns(table, Request(label="y"))
-    assert roles.features == ["code", "v", "n"]
-    assert next(each for each in roles.messages if "nearly follows the label" in each).startswith("'code' nearly")
-
-
 @pytest.mark.parametrize(
     ("sequence", "time", "label"),
     [

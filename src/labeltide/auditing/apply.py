@@ -105,7 +105,7 @@ def apply_decisions(
             f"corrected labels as spans with: labeltide export {str(folder)!r} --to FORMAT (edf, csv, elan and others)."
         )
     is_csv = out.name.lower().endswith(".csv")
-    source = _open_table(audit, folder, table, as_written=is_csv)
+    source = _open_table(audit, folder, table, is_csv)
     lines = read_labels(folder, COLUMNS)
     roles, annotators = audit["table"]["columns"], audit["table"].get("annotators")
     several = annotators and len(annotators) > 1 and roles.get("annotator") is None
@@ -126,9 +126,7 @@ def apply_decisions(
     return AppliedDecisions(out, n_rows, columns=tuple(sum(rewriter.titles.values(), ())), **counts)
 
 
-def _open_table(
-    audit: Any, folder: Path, named: str | Path | None, *, as_written: bool
-) -> parquet.ParquetFile | pa.Table:
+def _open_table(audit: Any, folder: Path, named: str | Path | None, is_csv: bool) -> parquet.ParquetFile | pa.Table:
     """The audited file, unchanged since."""
     about = audit["table"]
     if named is None and not about.get("path"):
@@ -141,7 +139,7 @@ def _open_table(
         raise ValueError(f"The audited table is no longer at {str(path)!r}. Give its new path with --table FILE.")
     roles = about.get("columns", {})
     names = [*str(roles.get("sequence")).split(","), roles.get("annotator"), roles.get("trusted"), roles.get("label")]
-    source = open_file(path, [*names, *(about.get("annotators") or ())], as_written=as_written)
+    source = open_file(path, [*names, *(about.get("annotators") or ())], as_written=is_csv)
     if about.get("digest") and file_digest(path) != about["digest"]:
         raise ValueError(
             f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so row numbers may not match. "

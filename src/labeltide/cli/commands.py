@@ -65,10 +65,7 @@ def export(
     to: Annotated[str | None, Parameter(help=f"Write issues and corrections as spans: {FORMATS}.")] = None,
     what: Annotated[str, Parameter(help="Which spans to write: issues, corrected or both.")] = "both",
     onnx: Annotated[bool, Flag(help="Write the model as ONNX, with a model card.")] = False,
-    out: Annotated[
-        Path | None,
-        Parameter(help="A new folder, by default SOURCE-FORMAT; with --onnx a new file, by default NAME.onnx."),
-    ] = None,
+    out: Annotated[Path | None, Parameter(help="A new folder, or with --onnx a file; named like SOURCE.")] = None,
 ) -> None:
     """Write the issues and corrections of an audit for annotation tools, or its model as ONNX."""
     if (to is None) == (not onnx):
@@ -93,9 +90,7 @@ def review(
     reviewer: Annotated[str | None, Parameter(help="Who decides; by default your user name.")] = None,
     blind: Annotated[bool, Flag(help="Hide the suggestions of the model.")] = False,
     items: Annotated[int | None, Parameter(help="How many stretches of likely errors to queue; 100 at first.")] = None,
-    sample: Annotated[
-        int | None, Parameter(help="How many labels to draw as a probability sample; 100 at first.")
-    ] = None,
+    sample: Annotated[int | None, Parameter(help="How many labels to draw at random; 100 at first.")] = None,
     table: Annotated[Path | None, Parameter(help="Where the audited table is, if it was moved.")] = None,
     port: Annotated[int | None, Parameter(help="The port of the local page; by default a free one.")] = None,
     browser: Annotated[bool, Parameter(help="Open the page in a browser.", negative="--no-browser")] = True,
@@ -157,9 +152,7 @@ def simulate(
     days: Annotated[int, Parameter(help="How many days they wear it.")] = 14,
     rate: Annotated[float, Parameter(help="The share of labels that are wrong.")] = 0.2,
     seed: Annotated[int, Parameter(help="The same seed gives the same table.")] = 0,
-    rows: Annotated[
-        float | None, Parameter(help="The number of rows, such as 1e8, instead of people and days; .parquet only.")
-    ] = None,
+    rows: Annotated[float | None, Parameter(help="Rows instead of people and days, such as 1e8.")] = None,
 ) -> None:
     """Write a simulated wearable study with two annotators and known errors."""
     if rows is not None:
@@ -231,12 +224,8 @@ def apply(
     *,
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
     table: Annotated[Path | None, Parameter(help="Where the audited table is, if it was moved.")] = None,
-    above: Annotated[
-        float | None, Parameter(help="Also correct the labels of which the model is at least this sure, such as 0.95.")
-    ] = None,
-    align: Annotated[
-        bool, Parameter(negative="", help="Move late or early labels to their steps, and change nothing else.")
-    ] = False,
+    above: Annotated[float | None, Parameter(help="Also correct where the model is this sure, such as 0.95.")] = None,
+    align: Annotated[bool, Flag(help="Move late or early labels to their steps, and change nothing else.")] = False,
 ) -> None:
     """Write the audited table with the labels that reviewers settled, next to the original labels."""
     from labeltide.auditing.apply import apply_decisions
@@ -250,9 +239,7 @@ def apply(
 class WorkerOptions:
     """Where independent work runs."""
 
-    workers: Annotated[
-        int | None, Parameter(help="The number of processes on this machine; it does not change the results.")
-    ] = None
+    workers: Annotated[int | None, Parameter(help="How many processes to use; the results stay the same.")] = None
     ray: Annotated[str | None, Parameter(help="Run on a Ray cluster: auto, local or its address.")] = None
 
     def context(self) -> AbstractContextManager[Any]:
@@ -345,13 +332,7 @@ def audit(
 
 @app.command
 def consensus(
-    table: Annotated[
-        str,
-        Parameter(
-            help="A table, or files of spans (CSV, BORIS, ELAN, TextGrid, Label Studio): a file, a folder, or several "
-            "with commas between."
-        ),
-    ],
+    table: Annotated[str, Parameter(help="A table, or spans (BORIS, ELAN and others); several with commas.")],
     *,
     annotators: Annotated[
         str | None,

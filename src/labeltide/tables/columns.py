@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from labeltide._files import safe_texts
-from labeltide._validation import UnanswerableError, check_choice, encode_labels, listed, null_values
+from labeltide._validation import MAX_CLASSES, UnanswerableError, check_choice, encode_labels, listed, null_values
 from labeltide.tables.files import format_of, list_extensions, open_file, read_as_written
 from labeltide.tables.words import name_rows, quoted
 
@@ -418,6 +418,22 @@ def read_recorded(column: pa.ChunkedArray | pa.Array) -> FactorizedLabels:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])  # to which the code -1 points
     of_value, distinct = factorize_labels(Column.of_array("label", values))
     return FactorizedLabels(of_value[codes], distinct)
+
+
+SAME_LABELS = 0.5  # agreement, from which on a column may be a second one of labels; by hand
+
+
+def agreement(values: np.ndarray, codes: np.ndarray) -> float:
+    """How well a column of few values and labels foretell each other: 1 for one to one, 0 as by the most frequent."""
+    marked = np.flatnonzero(codes >= 0)
+    is_few = len(np.unique(values[marked[:1000]])) <= MAX_CLASSES  # of a measurement, not all are sorted
+    distinct, level = np.unique(values[marked] if is_few else [], return_inverse=True)
+    if not 0 < len(distinct) <= MAX_CLASSES:
+        return 0.0
+    counts = np.zeros((len(distinct), int(codes.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (level.reshape(-1), codes[marked]), 1)
+    chance = max(counts.sum(0).max(), counts.sum(1).max())
+    return float(min(counts.max(0).sum(), counts.max(1).sum()) - chance) / max(len(marked) - chance, 1)
 
 
 # Tables for the user: pandas, polars or Arrow.

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide.tables.columns import Steps, is_number, is_text, whole
+from labeltide.tables.columns import SAME_LABELS, Steps, agreement, is_number, is_text, whole
 from labeltide.tables.tidy import MAX_LEVELS, MIN_NUMBERS, NOTE, WHOLE, WholeColumns, count_numbers, text_numbers
 from labeltide.tables.words import left_out, name_rows, quoted, unique_texts
 
 MAX_VALUE = 1e30  # what is larger is a gap: its square must fit a float64
+FEW_TO_JUDGE = 50  # with fewer labels, a measurement can match them by chance
 TAIL = 0.001  # share of values on either side that do not count as the usual range
 
 
@@ -124,9 +125,13 @@ def encode_features(
             notes.setdefault(NOTE, []).append(name)
         try:
             values, levels = _read_feature(name, whole(table[name]), steps, notes, of_whole.texts)
-            if not named and gives_labels_away(values, labels):
+            judged = [codes for codes in labels.T if not named and (codes >= 0).sum() >= FEW_TO_JUDGE]
+            match = max((agreement(values, codes) for codes in judged), default=0.0)
+            if match == 1:
                 raise UnusableError("a column that matches the labels one to one would give the answer away")
             encoder = _fit_encoder(name, values, levels, notes)
+            if match >= SAME_LABELS:
+                notes.setdefault("labels", []).append(name)
         except UnusableError as error:
             is_constant = error.why == CONSTANT
             if named and not is_constant:
@@ -311,7 +316,12 @@ def _sentences(
     if numbers:
         over = "windows learned from" if is_drawn else "whole table"
         messages.append(f"Features are {quoted(numbers)}, centred and scaled over the {over} (z-scores).")
-    levels, gaps = notes.pop("levels", []), notes.pop("gaps", [])
+    levels, gaps, near = (notes.pop(kind, []) for kind in ("levels", "gaps", "labels"))
+    if near:
+        messages.append(
+            f"The label nearly follows from {quoted(near)}. If this holds labels, such as codes or those of "
+            "another annotator, list the features without it (--features): it makes wrong labels look right."
+        )
     if levels:
         messages.append(
             f"Each value of {quoted(levels)} became a feature of its own, 1 where it holds and 0 elsewhere."
@@ -327,23 +337,3 @@ def _sentences(
 def encoder_from_json(fields: dict[str, Any]) -> Encoder:
     """The encoder that `dataclasses.asdict` wrote."""
     return Encoder(**{**fields, "names": tuple(fields["names"]), "levels": tuple(fields["levels"])})
-
-
-# Label leakage: columns that give the labels away.
-
-FEW_TO_JUDGE = 50  # with fewer labels, a measurement can match them by chance
-
-
-def gives_labels_away(values: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether a column and the labels of some annotator match one to one."""
-    for codes in labels.T:
-        marked = np.flatnonzero(codes >= 0)
-        n_classes = len(np.unique(codes[marked]))
-        sample = values[marked[:1000]]
-        if len(marked) < FEW_TO_JUDGE or n_classes < 2 or len(np.unique(sample)) > n_classes:
-            continue
-        distinct, level = np.unique(values[marked], return_inverse=True)
-        pairs = np.unique(level.reshape(-1).astype(np.int64) * 128 + codes[marked])
-        if len(distinct) == len(pairs) == n_classes:
-            return True
-    return False

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from labeltide._validation import MAX_CLASSES
+from labeltide.tables import columns as read
 from labeltide.tables import words
-from labeltide.tables.columns import FactorizedLabels, check_unique, is_moment, is_number, is_text, read_recorded, whole
+from labeltide.tables.columns import check_unique, is_moment, is_number, is_text, whole
 from labeltide.tables.times import check_timezone, looks_written
 from labeltide.tables.words import quoted
 
@@ -293,50 +293,36 @@ class _Guess:
     def features(self, labels: list[str]) -> list[str]:
         """All that is left, but for what names things, holds labels or counts rows."""
         kept = [name for name in self.table.column_names if name not in self.taken]
-        levels = {name: _levels(self.table[name]) for name in (*kept, *labels)}
-        pairs = {name: [(name, levels[name], label, levels[label]) for label in labels] for name in kept}
-        rules = {**_NO_FEATURES, SECOND_LABELS: lambda name: any(_looks_like(*pair) for pair in pairs[name])}
+        known = {label: _levels(self.table[label]) for label in labels}
+        rules = {
+            **_NO_FEATURES,
+            SECOND_LABELS: lambda name: any(
+                _looks_like(name, _levels(self.table[name]), *each) for each in known.items()
+            ),
+        }
         for why, leaves_out in rules.items():
             out = [name for name in kept if leaves_out(name)]
             kept = [name for name in kept if name not in out]
             self.left_out |= dict.fromkeys(out, why)
             if out:
                 self.messages.append(words.left_out(out, why))
-        near = [name for name in kept if any(_agreement(own, known) >= SAME_LABELS for _, own, _, known in pairs[name])]
-        self.messages += [MAY_BE_LABELS.format(quoted([name])) for name in near]
         return kept
 
 
-def _levels(column: pa.ChunkedArray) -> FactorizedLabels:
-    """A column of at most `MAX_CLASSES` texts or whole numbers as labels; any other has no levels."""
-    for part in (column[:1000], column) if not pa.types.is_nested(column.type) else ():
-        found = read_recorded(part)
-        if len(found.distinct) > MAX_CLASSES or any(isinstance(value, float) and value % 1 for value in found.distinct):
-            break
-        if len(part) == len(column):
-            return found
-    return FactorizedLabels(np.full(len(column), -1), np.empty(0, dtype=object))
+def _levels(column: pa.ChunkedArray) -> read.FactorizedLabels:
+    """A column as labels; one that is nested or has very many values has none."""
+    is_odd = pa.types.is_nested(column.type) or len(read.read_recorded(column[:1000]).distinct) > MAX_CLASSES
+    return read.read_recorded(pa.nulls(len(column)) if is_odd else column)
 
 
-def _looks_like(name: str, own: FactorizedLabels, label: str, known: FactorizedLabels) -> bool:
+def _looks_like(name: str, own: read.FactorizedLabels, label: str, known: read.FactorizedLabels) -> bool:
     """Whether a column is a second one of labels: the label's values as text, or codes under its name."""
     texts = [{str(value).strip().casefold() for value in each.distinct} for each in (own, known)]
     is_same = len(texts[0] & texts[1]) >= max(2, SAME_VALUES * len(texts[0]))
     stems = words.stem(name), words.stem(label)
     if is_same and (stems[0] == stems[1] or isinstance(own.distinct[0], str)):
         return True
-    return stems[0].startswith(stems[1]) and _agreement(own, known) >= SAME_LABELS
-
-
-def _agreement(own: FactorizedLabels, known: FactorizedLabels) -> float:
-    """How well the levels of two columns foretell each other, above the most frequent: at most 1, for codes."""
-    shape = len(own.distinct) + 1, len(known.distinct) + 1  # the last for rows in which nothing stands
-    cells = np.ravel_multi_index((own.codes, known.codes), shape, mode="wrap")
-    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
-    if min(counts.shape) < 2:
-        return 0.0
-    chance = max(counts.sum(0).max(), counts.sum(1).max())
-    return float((min(counts.max(0).sum(), counts.max(1).sum()) - chance) / max(counts.sum() - chance, 1))
+    return stems[0].startswith(stems[1]) and read.agreement(own.codes, known.codes) >= read.SAME_LABELS
 
 
 def _tells_labels(name: str) -> bool:
@@ -352,11 +338,6 @@ SAME_VALUES = 0.8  # share of a column's values that are labels, from which on i
 SECOND_LABELS = (
     "a column with the values or the name of the labels may hold labels too. Columns of several annotators are "
     "named with label (--label A,B), a measurement with features (--features)"
-)
-SAME_LABELS = 0.5  # agreement, from which on a column may be a second one of labels; by hand
-MAY_BE_LABELS = (
-    "{} nearly follows the label. If it holds labels, such as codes or another annotator's, every label looks right: "
-    "list the features without it (--features). If it is a measurement, all is well."
 )
 _NO_FEATURES: dict[str, Callable[[str], bool]] = {
     "a name or identifier is not a measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),
