@@ -7,7 +7,7 @@ import torch
 from labeltide._fleet import member_generators
 from labeltide.models.gru import GRUModel
 from labeltide.noise.functions import StepwiseNoise
-from labeltide.training import AugmentedLagrangian, Checkpoint, Fleet, FleetData, Schedule, train
+from labeltide.training import AugmentedLagrangian, Fleet, FleetData, Schedule, train
 from labeltide.training import step as running
 from labeltide.training.objective import Objective, Penalty, log_volume
 
@@ -33,14 +33,14 @@ def make_data(judged=MEMBERS):
     )
 
 
-def trained(checkpoint=None, lagrangian=None, judged=MEMBERS, penalties=()):
+def trained(lagrangian=None, judged=MEMBERS, penalties=()):
     generators = member_generators(SEEDS)
     fleet = Fleet(
         GRUModel(MEMBERS, 3, 2, hidden_size=8).initialise(generators),
         StepwiseNoise(MEMBERS, 2, np.linspace(0, 1, STEPS)),
     )
     schedule = Schedule(epochs=12, batch_size=4, learning_rate=0.05, patience=2, lagrangian=lagrangian)
-    history = train(fleet, make_data(judged), Objective(penalties=penalties), schedule, SEEDS, checkpoint=checkpoint)
+    history = train(fleet, make_data(judged), Objective(penalties=penalties), schedule, SEEDS)
     return fleet.state_dict(), history
 
 
@@ -88,27 +88,3 @@ def test_a_fleet_whose_penalties_differ_among_members_stays_whole(monkeypatch):
     sizes = count_narrowed(monkeypatch)
     trained(penalties=(Penalty("log volume", log_volume, 0.01 * torch.ones(MEMBERS, 1)),))
     assert not sizes
-
-
-def test_a_smaller_fleet_goes_on_from_its_checkpoint(monkeypatch, tmp_path):
-    sizes = count_narrowed(monkeypatch)
-    whole, _ = trained()
-    path = tmp_path / "unfinished.safetensors"
-    saves = []
-    original = Checkpoint.save
-
-    def stop(self, state, losses):
-        original(self, state, losses)
-        saves.append(int(state.active.sum()))
-        if saves[-1] < MEMBERS // 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoint, "save", stop)
-    with pytest.raises(KeyboardInterrupt):
-        trained(Checkpoint(path, "x", seconds=0))
-    monkeypatch.setattr(Checkpoint, "save", original)
-    resumed, _ = trained(Checkpoint(path, "x", seconds=0))
-    assert path.exists()
-    assert sizes
-    for name, values in whole.items():
-        torch.testing.assert_close(resumed[name], values, rtol=1e-5, atol=1e-6)

@@ -143,7 +143,7 @@ def test_scalar_parameters_can_be_flattened():
     assert module[1].shape == (MEMBERS,)
 
 
-def test_every_tensor_is_named_once_for_the_checkpoint():
+def test_every_tensor_is_named_once():
     state = make_state()
     assert "epoch" not in state.tensors()
     assert all(len(value) == MEMBERS for value in state.tensors().values())
