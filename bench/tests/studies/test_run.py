@@ -231,7 +231,7 @@ class Deadly:
 def test_a_worker_that_dies_is_named_and_what_is_finished_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("labeltide._workers.TRIES", 1)
     study = toy_study(tmp_path)
-    jobs = [FleetTask(plan, tmp_path, tmp_path / plan.digest, "cpu") for plan in plan_fleets(study, 2)]
+    jobs = [FleetTask(plan, tmp_path, "cpu") for plan in plan_fleets(study, 2)]
     before = set(multiprocessing.active_children())  # joblib keeps those of other tests
     running = run_fleets([*jobs[:2], jobs[2]._replace(data=Deadly())], 2, lambda title, runs: print)
     plan, records = next(running)
