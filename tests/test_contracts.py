@@ -723,6 +723,12 @@ def test_a_singular_noise_has_no_backward_loss():
         lt.METHODS["known"](noise=np.full((2, 2), 0.5), loss="backward", epochs=1).fit(study.features, study.labels)
 
 
+def test_a_checkpoint_needs_a_seed(tmp_path):
+    study = lt.make_sequences(n=4, n_steps=6, n_features=1)
+    with pytest.raises(ValueError, match="random_state must be a whole number"):
+        lt.METHODS["ignore"](checkpoint=tmp_path, epochs=1).fit(study.features, study.labels)
+
+
 def test_only_labelled_sequences_are_held_out():
     study = lt.make_sequences(n=20, n_steps=6, n_features=1)
     labels = study.labels.copy()

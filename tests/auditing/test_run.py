@@ -21,6 +21,7 @@ from labeltide.auditing.predict import predict_table, write_predictions
 from labeltide.auditing.results import OURS
 from labeltide.data.studies import simulate_study
 from labeltide.demo import compare_with_truth
+from labeltide.training import Checkpoint
 
 COLUMNS = ["row", "sequence", "time", "annotator", "clock", "recorded", "probability_right"]
 COLUMNS += [
@@ -242,7 +243,8 @@ def test_a_stopped_audit_leaves_nothing_in_its_folder_and_goes_on(tiny, tmp_path
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="no interrupted audit"):
         lt.audit(make_table(), out=out, resume=True)
-    calls = []
+    save, calls = Checkpoint.save, []
+    monkeypatch.setattr(Checkpoint, "save", lambda self, *state: (setattr(self, "seconds", 0.0), save(self, *state)))
 
     def stop(self, share):
         calls.append(share)

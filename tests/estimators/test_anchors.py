@@ -1,3 +1,7 @@
+import signal
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labeltide as lt
-from labeltide.estimators import paper
+from fresh_process import run_code
+from labeltide.estimators import fleet, paper
 from labeltide.estimators.paper import MIN_STEPS, anchor_rows
-from labeltide.training import FleetData
+from labeltide.training import Checkpoint, FleetData
+from labeltide.training import loop as loop_module
 from oracles import anchor_matrix
 
 N, STEPS, FEATURES = 30, 6, 3
@@ -165,3 +171,164 @@ def test_plugin_takes_seconds_since_1970_for_a_clock(shared):
     two = make_plugin(epochs=3).fit(X, y, clock=1.7e9 + seconds)
     assert len(two.noise_matrices_) == len(one.noise_matrices_)
     np.testing.assert_allclose(two.noise_matrices_, one.noise_matrices_, atol=1e-3)
+
+
+# Checkpoints through the estimators
+
+
+class KilledError(Exception):
+    pass
+
+
+def save_at_once(monkeypatch):
+    monkeypatch.setattr(fleet, "Checkpoint", partial(Checkpoint, seconds=0))
+
+
+def kill_in_stage(monkeypatch, stage, epoch):
+    """Die at an epoch of the n-th call of `train`."""
+    original, stages = loop_module._run_epoch, []
+
+    def run_epoch(running, *rest):
+        if running.state.epoch == 0:
+            stages.append(1)
+        if len(stages) == stage and running.state.epoch == epoch:
+            raise KilledError
+        return original(running, *rest)
+
+    monkeypatch.setattr(loop_module, "_run_epoch", run_epoch)
+
+
+@pytest.mark.parametrize(
+    ("stage", "epoch", "early_stopping"), [(1, 1, False), (2, 0, False), (2, 2, False), (2, 2, True)]
+)
+def test_plugin_killed_in_any_stage_goes_on_to_the_same_numbers(tmp_path, monkeypatch, stage, epoch, early_stopping):
+    X, y = make_study()
+    undisturbed = make_plugin(early_stopping=early_stopping).fit(X, y)
+    folder = tmp_path / "fit"
+    save_at_once(monkeypatch)
+    with monkeypatch.context() as patch:
+        kill_in_stage(patch, stage, epoch)
+        with pytest.raises(KilledError):
+            make_plugin(early_stopping=early_stopping, checkpoint=folder).fit(X, y)
+    assert any(folder.iterdir())
+    ran = []
+    original = loop_module._run_epoch
+    monkeypatch.setattr(loop_module, "_run_epoch", lambda *given: ran.append(1) or original(*given))
+    resumed = make_plugin(early_stopping=early_stopping, checkpoint=folder).fit(X, y)
+    assert len(ran) == (2 - epoch + 3 if stage == 1 else 3 - epoch)
+    assert_equal_fits(resumed, undisturbed)
+
+
+def test_files_that_are_not_ours_are_never_deleted(tmp_path):
+    X, y = make_study()
+    theirs = ["notes.txt", "model.safetensors", "labeltide-fit.txt", "labeltide-model.safetensors"]
+    for name in theirs:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "folder").mkdir()
+    make_plugin(checkpoint=tmp_path).fit(X, y)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([*theirs, "folder"])
+    assert all((tmp_path / name).read_text() == "mine" for name in theirs)
+
+
+def test_a_folder_of_our_own_is_gone_after_the_fit(tmp_path):
+    X, y = make_study()
+    make_plugin(checkpoint=tmp_path / "a" / "b").fit(X, y)
+    assert not (tmp_path / "a" / "b").exists()
+
+
+def killed_fit(estimator, X, y, monkeypatch, **more):
+    with monkeypatch.context() as patch:
+        save_at_once(patch)
+        kill_in_stage(patch, 1, 1)
+        with pytest.raises(KilledError):
+            estimator.fit(X, y, **more)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"random_state": 4},
+        {"learning_rate": 0.01},
+        {"epochs": 9, "warm_up": 5},
+        {"batch_size": 8},
+        {"hidden_size": 5},
+        {"early_stopping": True},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, monkeypatch, change):
+    X, y = make_study()
+    killed_fit(make_plugin(checkpoint=tmp_path), X, y, monkeypatch)
+    with pytest.raises(ValueError, match="other data or settings"):
+        make_plugin(checkpoint=tmp_path, **change).fit(X, y)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
+    X, y = make_study()
+    killed_fit(make_plugin(checkpoint=tmp_path), X, y, monkeypatch)
+    for other_X, other_y in [(X + 1, y), (X, 1 - y)]:
+        with pytest.raises(ValueError, match="other data or settings"):
+            make_plugin(checkpoint=tmp_path).fit(other_X, other_y)
+
+
+def test_a_checkpoint_with_other_known_noise_is_refused(tmp_path, monkeypatch):
+    X, y = make_study()
+
+    def make_known(rate):
+        noise = (1 - 2 * rate) * np.eye(2) + rate
+        return lt.METHODS["known"](noise=noise, epochs=3, random_state=0, checkpoint=tmp_path)
+
+    killed_fit(make_known(0.1), X, y, monkeypatch)
+    with pytest.raises(ValueError, match="other data or settings"):
+        make_known(0.2).fit(X, y)
+
+
+def test_a_checkpoint_with_other_trusted_labels_is_refused(tmp_path, monkeypatch):
+    """Where all labels are trusted, the first networks are those that learn from them as targets."""
+    X, y = make_study()
+    tide = lt.TideClassifier(epochs=3, random_state=0, checkpoint=tmp_path)
+    killed_fit(tide, X, y, monkeypatch, trusted=y)
+    with pytest.raises(ValueError, match="other data or settings"):
+        tide.fit(X, y, trusted=1 - y)
+
+
+@pytest.mark.parametrize("model", ["tcn", "transformer"])
+def test_a_checkpoint_of_a_model_that_looks_ahead_is_refused(tmp_path, monkeypatch, model):
+    X, y = make_study()
+    killed_fit(make_plugin(checkpoint=tmp_path, model=model, causal=False), X, y, monkeypatch)
+    with pytest.raises(ValueError, match="other data or settings"):
+        make_plugin(checkpoint=tmp_path, model=model, causal=True).fit(X, y)
+
+
+KILLED = """
+import os, signal, sys
+from functools import partial
+import labeltide as lt
+from fresh_process import run_code
+from labeltide.estimators import fleet
+from labeltide.training import Checkpoint
+from labeltide.training import loop
+from estimators.test_anchors import SETTINGS, make_study
+
+original = loop._run_epoch
+
+def run_epoch(running, *rest):
+    if running.state.epoch == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(running, *rest)
+
+loop._run_epoch = run_epoch
+fleet.Checkpoint = partial(Checkpoint, seconds=0)
+lt.METHODS[sys.argv[1]](epochs=4, checkpoint=sys.argv[2], **SETTINGS).fit(*make_study())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+@pytest.mark.parametrize("method", ["ignore", "discontinuous"])
+def test_a_fit_killed_in_one_process_goes_on_in_another(tmp_path, method):
+    folder = tmp_path / "fit"
+    done = run_code(KILLED, method, folder, paths=[Path(__file__).parents[1]])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert any(folder.iterdir())
+    resumed = lt.METHODS[method](epochs=4, checkpoint=folder, **SETTINGS).fit(*make_study())
+    assert_equal_fits(resumed, lt.METHODS[method](epochs=4, **SETTINGS).fit(*make_study()))

@@ -13,6 +13,7 @@ import labeltide as lt
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators.fleet import FleetFit, hold_out
 from labeltide.inference.bootstrap import draw_row_counts
+from labeltide.training import Checkpoint
 
 PEOPLE, WINDOWS, STEPS = 7, 4, 6
 N = PEOPLE * WINDOWS
@@ -166,6 +167,26 @@ def test_an_audit_judges_training_rows_by_networks_that_never_saw_their_person(s
     np.testing.assert_allclose(found, evidence, atol=1e-5)
     order = np.random.default_rng(0).permutation(N)
     np.testing.assert_allclose(method.audit(X[order], y[order]).quality, method.audit(X, y).quality[order], atol=1e-6)
+
+
+def test_a_checkpoint_of_other_clusters_is_refused(study, tmp_path, monkeypatch):
+    X, y = study
+    save = Checkpoint.save
+
+    def save_and_stop(self, *state):
+        self.seconds = 0.0
+        save(self, *state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            make("ignore", checkpoint=tmp_path).fit(X, y, clusters=CLUSTERS)
+    for other in (None, np.roll(CLUSTERS, 1)):
+        with pytest.raises(ValueError, match="belongs to a fit with other data or settings"):
+            make("ignore", checkpoint=tmp_path).fit(X, y, clusters=other)
+    resumed = make("ignore", checkpoint=tmp_path).fit(X, y, clusters=CLUSTERS)
+    np.testing.assert_array_equal(resumed.predict_proba(X), make("ignore").fit(X, y).predict_proba(X))
 
 
 @pytest.mark.parametrize(("name", "params"), [("tide", {}), ("ignore", {"early_stopping": True})])

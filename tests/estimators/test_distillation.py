@@ -16,14 +16,15 @@ def study():
     return made.features, [lt.corrupt(labels, lt.make_noise("static", n_steps=12, rate=0.2), seed) for seed in (0, 1)]
 
 
-def test_jobs_of_one_fleet_learn_as_if_alone(study):
-    def fit(members):
-        kinds = {"epochs": 40, "hidden_size": 32}
+@pytest.mark.parametrize("resumable", [False, True])
+def test_jobs_of_one_fleet_learn_as_if_alone(study, tmp_path, resumable):
+    def fit(members, checkpoint=None):
+        kinds = {"epochs": 40, "hidden_size": 32, "checkpoint": checkpoint}
         made = [lt.TideClassifier(random_state=seed, **kinds) for seed in members]
         lt.fit_fleet(made, study[0], [study[1][seed] for seed in members])
         return made
 
-    together = fit((0, 1))
+    together = fit((0, 1), tmp_path / "unfinished" if resumable else None)
     for one, seed in zip(together, (0, 1), strict=True):
         alone = fit((seed,))[0]
         np.testing.assert_allclose(one.predict_proba(study[0]), alone.predict_proba(study[0]), atol=1e-3)

@@ -239,9 +239,10 @@ def test_class_names_that_json_cannot_carry_are_an_error_at_save(study, tmp_path
 def test_parameters_that_do_not_travel_are_left_out(study, tmp_path):
     given = {"random_state": np.random.RandomState(0), "device": "cpu"}
     method = lt.METHODS["volmin"](epochs=np.int64(1), volume_weight=np.float32(0.5), **given).fit(*study)
+    method.set_params(checkpoint=tmp_path / "running")
     method.save(tmp_path / "file")
     loaded = lt.load(tmp_path / "file")
-    assert (loaded.random_state, loaded.device) == (None, "cpu")
+    assert (loaded.random_state, loaded.checkpoint, loaded.device) == (None, None, "cpu")
     assert (loaded.epochs, loaded.volume_weight) == (1, 0.5)
     assert (type(loaded.epochs), type(loaded.volume_weight)) == (int, float)
     method.set_params(device="cuda:3", random_state=np.int64(5)).save(tmp_path / "file")
@@ -489,6 +490,7 @@ def test_shares_of_annotators_that_are_no_parts_of_one_are_refused(shares, study
         ("causal", "yes", "causal must be of type bool"),
         ("learning_rate", float("inf"), "learning_rate must be"),
         ("learning_rate", 10**400, "401 digits"),
+        ("checkpoint", "/etc", "checkpoint must be empty"),
         ("device", "cuda:0", "Unknown device"),
         ("random_state", -1, "random_state must be"),
         ("random_state", 2**40, "random_state must be"),

@@ -1,13 +1,18 @@
 import dataclasses
+import json
 import logging
+import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from fresh_process import run_code
 from labeltide._fleet import member_generators
 from labeltide.models.base import LinearModel
 from labeltide.models.gru import GRUModel
@@ -15,6 +20,7 @@ from labeltide.models.wrap import wrap
 from labeltide.noise.functions import StepwiseNoise
 from labeltide.training import (
     AugmentedLagrangian,
+    Checkpoint,
     Fleet,
     FleetData,
     Schedule,
@@ -22,6 +28,7 @@ from labeltide.training import (
     fingerprint,
     train,
 )
+from labeltide.training import state as checkpoint_module
 from labeltide.training import step as step_module
 from labeltide.training.objective import Objective, Penalty, frobenius
 
@@ -293,10 +300,14 @@ class Watched(Objective):
 seen: list = []
 
 
-def test_multipliers_equal_a_hand_computation():
+def test_multipliers_equal_a_hand_computation(tmp_path):
     seen.clear()
     data, schedule = make_data(), dataclasses.replace(SCHEDULE, epochs=9, batch_size=N, lagrangian=LAGRANGIAN)
-    _, history = train_new(data, schedule, objective=Watched(OBJECTIVE.loss, OBJECTIVE.penalties))
+    checkpoint = Checkpoint(tmp_path / "fit", "same", seconds=0)
+    _, history = train_new(
+        data, schedule, objective=Watched(OBJECTIVE.loss, OBJECTIVE.penalties), checkpoint=checkpoint
+    )
+    saved = checkpoint.load()[0]
     for m in range(3):
         linear, quadratic, before, by_epoch = 1.0, 1.0, np.inf, []
         for epoch in range(9):
@@ -306,8 +317,10 @@ def test_multipliers_equal_a_hand_computation():
                 linear += quadratic * loss
                 quadratic *= 1.5 if loss > 0.9 * before else 1.0
                 before = loss
+        assert float(saved["linear"][m]) == pytest.approx(linear, rel=1e-5)
+        assert float(saved["quadratic"][m]) == pytest.approx(quadratic, rel=1e-5)
         np.testing.assert_allclose([(float(a[m]), float(b[m])) for a, b in seen], by_epoch, rtol=1e-5)
-    assert max(float(quadratic.max()) for _, quadratic in seen) > 1
+    assert saved["quadratic"].max() > 1
 
 
 def test_without_lagrangian_there_are_no_multipliers():
@@ -423,6 +436,110 @@ def test_nan_never_reaches_a_user_at_any_learning_rate(model, rate):
     assert logits.softmax(-1).isfinite().all()
 
 
+# Checkpoints
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_after(epochs):
+    def on_epoch(epoch, loss):
+        if epoch > epochs:
+            raise StoppedError
+
+    return on_epoch
+
+
+@pytest.mark.parametrize("lagrangian", [None, LAGRANGIAN], ids=["plain", "lagrangian"])
+@pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "early stopping"])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_killed_fit_goes_on_to_the_same_numbers(tmp_path, epochs, stopping, lagrangian):
+    data = hold_out(make_data()) if stopping else make_data()
+    schedule = dataclasses.replace(SCHEDULE, lagrangian=lagrangian, epochs=6, patience=2, learning_rate=0.3)
+    fleet, history = train_new(data, schedule)
+    path = tmp_path / "folder" / "fit.safetensors"
+    with pytest.raises(StoppedError):
+        train_new(data, schedule, checkpoint=Checkpoint(path, "same", 0), on_epoch=stop_after(epochs))
+    heard = []
+    resumed, resumed_history = train_new(
+        data, schedule, checkpoint=Checkpoint(path, "same", 0), on_epoch=lambda epoch, _: heard.append(epoch)
+    )
+    assert heard[0] == epochs + 1
+    assert torch.equal(parameters_of(resumed), parameters_of(fleet))
+    assert_same_history(resumed_history, history)
+
+
+def test_a_fit_killed_after_a_restart_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABELTIDE_KERNELS", "torch")  # an objective of ours is computed otherwise than a poisoned one
+    data, schedule = make_data(), dataclasses.replace(SCHEDULE, epochs=6)
+    fleet, history = train_poisoned([2], schedule, data, monkeypatch)
+    checkpoint = Checkpoint(tmp_path / "fit", "same", 0)
+    monkeypatch.setattr(sys.modules[__name__], "calls", [])
+    one_batch = dataclasses.replace(schedule, batch_size=N)
+    with pytest.raises(StoppedError):
+        train_new(data, one_batch, objective=Poisoned(), checkpoint=checkpoint, on_epoch=stop_after(3))
+    resumed, resumed_history = train_new(data, one_batch, objective=Objective(), checkpoint=checkpoint)
+    assert torch.equal(parameters_of(resumed), parameters_of(fleet))
+    assert_same_history(resumed_history, history)
+
+
+def test_a_finished_fit_is_not_trained_again(tmp_path):
+    data, checkpoint = hold_out(make_data()), Checkpoint(tmp_path / "fit", "same", seconds=0)
+    fleet, history = train_new(data, checkpoint=checkpoint)
+    again, again_history = train_new(data, checkpoint=checkpoint, on_epoch=lambda *_: pytest.fail("trained again"))
+    assert torch.equal(parameters_of(again), parameters_of(fleet))
+    assert_same_history(again_history, history)
+
+
+def test_checkpoints_are_written_no_more_often_than_asked(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(checkpoint_module.time, "monotonic", lambda: now[0])
+    written = []
+    monkeypatch.setattr(checkpoint_module, "write_atomically", lambda path, content: written.append(now[0]))
+
+    def three_seconds(*_):
+        now[0] += 3
+
+    checkpoint = Checkpoint(tmp_path / "fit", "same", 5.0)
+    checkpoint.written = 0.0
+    train_new(make_data(), checkpoint=checkpoint, on_epoch=three_seconds)
+    assert written == [6.0, 12.0]
+
+
+KILLED = """
+import os, signal, sys
+from labeltide.training import Checkpoint, state as checkpoint
+from training.test_loop import hold_out, make_data, train_new
+
+replace, writes = os.replace, []
+
+def replace_or_die(*paths):
+    writes.append(paths)
+    if len(writes) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)  # the new file is written but not yet in place
+    replace(*paths)
+
+os.replace = replace_or_die
+train_new(hold_out(make_data()), checkpoint=Checkpoint(checkpoint.Path(sys.argv[1]), "same", 0))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_a_process_killed_in_the_middle_of_a_write_goes_on_to_the_same_numbers(tmp_path):
+    path = tmp_path / "fit.safetensors"
+    done = run_code(KILLED, path, paths=[Path(__file__).parents[1]])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    data, heard = hold_out(make_data()), []
+    fleet, history = train_new(data)
+    resumed, resumed_history = train_new(
+        data, checkpoint=Checkpoint(path, "same"), on_epoch=lambda epoch, _: heard.append(epoch)
+    )
+    assert heard == [4, 5]
+    assert torch.equal(parameters_of(resumed), parameters_of(fleet))
+    assert_same_history(resumed_history, history)
+
+
 class Dropped(nn.Module):
     def __init__(self, n_features, n_classes):
         super().__init__()
@@ -439,6 +556,22 @@ class Normed(nn.Module):
 
     def forward(self, features):
         return self.linear(self.norm(features.transpose(1, 2)).transpose(1, 2))
+
+
+@pytest.mark.parametrize("module", [Dropped, Normed])
+def test_anyones_module_goes_on_to_the_same_numbers(module, tmp_path):
+    data, checkpoint = hold_out(make_data()), Checkpoint(tmp_path / "fit", "same", 0)
+    schedule = dataclasses.replace(SCHEDULE, patience=100)
+    fleet, history = train_new(data, schedule, model=wrap(module))
+    torch.manual_seed(0)  # must not matter
+    with pytest.raises(StoppedError):
+        train_new(data, schedule, model=wrap(module), checkpoint=checkpoint, on_epoch=stop_after(2))
+    torch.rand(5)
+    resumed, resumed_history = train_new(data, schedule, model=wrap(module), checkpoint=checkpoint)
+    assert torch.equal(parameters_of(resumed), parameters_of(fleet))
+    assert_same_history(resumed_history, history)
+    for name, value in fleet.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
 
 
 @pytest.mark.parametrize("module", [Dropped, Normed])
@@ -538,6 +671,85 @@ def test_frozen_parameters_of_anyones_module_stay_as_they_are():
     for (name, after), before in zip(fleet.named_parameters(), start.parameters(), strict=True):
         assert torch.equal(after, before) == (not after.requires_grad), name
     assert (history.loss[-1] < history.loss[0]).all()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The path of a checkpoint after two epochs."""
+    path = tmp_path / "fit.safetensors"
+    with pytest.raises(StoppedError):
+        train_new(make_data(), checkpoint=Checkpoint(path, "mine", 0), on_epoch=stop_after(2))
+    return path
+
+
+def test_a_checkpoint_of_other_data_is_refused_and_kept(saved):
+    before = saved.read_bytes()
+    with pytest.raises(ValueError, match="belongs to a fit with other data or settings"):
+        train_new(make_data(seed=1), checkpoint=Checkpoint(saved, "other"))
+    assert saved.read_bytes() == before
+
+
+def truncate(content):
+    return content[: len(content) // 2]
+
+
+def damages():
+    yield "empty", lambda content: b""
+    yield "half", truncate
+    yield "one byte short", lambda content: content[:-1]
+    yield "header cut", lambda content: content[:20]
+    yield "header length absurd", lambda content: b"\xff" * 8 + content[8:]
+    yield "header not JSON", lambda content: content[:8] + b"?" * 40 + content[48:]
+    yield "something else", lambda content: b"PK\x03\x04 a zip file, or so it says"
+    yield "text", lambda content: "Liebe Grüße".encode()
+
+
+@pytest.mark.parametrize("damage", [pytest.param(d, id=name) for name, d in damages()])
+def test_a_damaged_checkpoint_is_refused_with_a_sentence(saved, damage):
+    saved.write_bytes(damage(saved.read_bytes()))
+    with pytest.raises(ValueError, match=r"The checkpoint .*fit\.safetensors cannot be read .* Delete it"):
+        train_new(make_data(), checkpoint=Checkpoint(saved, "mine"))
+
+
+def test_a_folder_in_place_of_a_checkpoint_is_refused_with_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match="cannot be read"):
+        Checkpoint(tmp_path, "mine").load()
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        None,
+        {},
+        {"labeltide": "no JSON"},
+        {"labeltide": "{}"},
+        {"labeltide": "[]"},
+    ],
+)
+def test_a_strangers_safetensors_file_is_refused_with_a_sentence(tmp_path, about):
+    save_file({"losses": torch.zeros(3)}, tmp_path / "fit", metadata=about)
+    with pytest.raises(ValueError, match="cannot be read"):
+        Checkpoint(tmp_path / "fit", "mine").load()
+
+
+@pytest.mark.parametrize("missing", ["losses", "parameters", "rate"])
+def test_a_checkpoint_that_lacks_a_tensor_is_refused_with_a_sentence(saved, missing):
+    tensors = load_file(saved)
+    tensors.pop(missing)
+    save_file(tensors, saved, metadata={"labeltide": json.dumps({"fingerprint": "mine", "epoch": 2})})
+    with pytest.raises(ValueError, match="cannot be read"):
+        train_new(make_data(), checkpoint=Checkpoint(saved, "mine"))
+
+
+def test_whole_numbers_as_multipliers_resume_as_others_do(tmp_path):
+    data, checkpoint = make_data(), Checkpoint(tmp_path / "fit", "same", 0)
+    whole = AugmentedLagrangian(epochs_per_round=1, linear=1, quadratic=1)
+    schedule = dataclasses.replace(SCHEDULE, lagrangian=whole)
+    fleet, _ = train_new(data, schedule)
+    with pytest.raises(StoppedError):
+        train_new(data, schedule, checkpoint=checkpoint, on_epoch=stop_after(2))
+    resumed, _ = train_new(data, schedule, checkpoint=checkpoint)
+    assert torch.equal(parameters_of(resumed), parameters_of(fleet))
 
 
 def test_fingerprints_tell_values_shapes_types_and_settings_apart():

@@ -143,6 +143,13 @@ def test_scalar_parameters_can_be_flattened():
     assert module[1].shape == (MEMBERS,)
 
 
+def test_every_tensor_is_named_once_for_the_checkpoint():
+    state = make_state()
+    assert "epoch" not in state.tensors()
+    assert all(len(value) == MEMBERS for value in state.tensors().values())
+    assert state.tensors()["parameters"] is state.parameters
+
+
 @pytest.mark.usefixtures("compiled_variant")
 def test_compiled_adam_equals_the_plain_one():
     states = [make_state(), make_state()]

@@ -33,7 +33,7 @@ def run(plans, tmp_path, monkeypatch):
     def run(label, *, change=False):
         monkeypatch.setattr(run_fleet, "load_once", lambda *_: other if change else split)
         monkeypatch.setattr(run_fleet, "record_labels", lambda one, train: recorded[one.key])
-        records = run_fleet.run_fleet(plans[label], tmp_path, "cpu")
+        records = run_fleet.run_fleet(plans[label], tmp_path, tmp_path / "unfinished", "cpu")
         return [(record["metrics"]["test_error"], record["over_time"], record["noise"]) for record in records]
 
     return run
@@ -58,7 +58,7 @@ def test_only_the_reference_is_handed_trusted_labels(plans, tmp_path, monkeypatc
 
     monkeypatch.setattr(run_fleet, "fit_fleet", spy)
     for label in ("ignore", "tide", "clean labels"):
-        records = run_fleet.run_fleet(plans[label], tmp_path, "cpu")
+        records = run_fleet.run_fleet(plans[label], tmp_path, tmp_path / "unfinished", "cpu")
         assert {record["clean"] for record in records} == {label == "clean labels"}
     train = run_fleet.load_once(plans["tide"].runs[0].dataset, tmp_path).train
     assert handed["ignore"] is handed["tide"] is None

@@ -80,5 +80,5 @@ def test_a_run_is_fitted_without_the_parts_that_its_method_names(tmp_path, monke
     monkeypatch.setattr(run_fleet, "_fit", spy)
     study = toy_study(tmp_path, "draws = 1\n" + DATASET + NOISE + methods)
     for plan in plan_fleets(study, 10):
-        run_fleet.run_fleet(plan, tmp_path, "cpu")
+        run_fleet.run_fleet(plan, tmp_path, tmp_path / "unfinished", "cpu")
     assert seen == [current("bursts"), np.inf]

@@ -27,6 +27,12 @@ def test_runs_of_a_fleet_share_data_and_method(study):
         assert len({(run.dataset.name, run.method.label) for run in plan.runs}) == 1
 
 
+def test_fleets_are_told_apart_by_their_digest(study):
+    digests = [plan.digest for plan in plan_fleets(study, 2)]
+    assert len(set(digests)) == len(digests)
+    assert digests == [plan.digest for plan in plan_fleets(study, 2)], "and it is the same in every process"
+
+
 def test_every_method_of_a_draw_gets_the_same_recorded_labels(study, tmp_path):
     train = load_dataset(study.datasets[0], tmp_path).train
     recorded: dict[str, set[bytes]] = {}

@@ -184,7 +184,7 @@ def test_no_fit_changes_with_the_reference(tmp_path, monkeypatch, dataset, name)
         seen = []
         monkeypatch.setattr(run_fleet, "load_once", lambda *_, one=one: one)
         monkeypatch.setattr(run_fleet, "predict_fleet", lambda *a, seen=seen: seen.append(predict(*a)) or seen[-1])
-        records = run_fleet.run_fleet(plan, tmp_path, "cpu")
+        records = run_fleet.run_fleet(plan, tmp_path, tmp_path / "unfinished", "cpu")
         found.append(([probabilities.tolist() for probabilities in seen], records[0]))
     assert found[0][0] == found[1][0]
     metrics = [record["metrics"] for _, record in found]

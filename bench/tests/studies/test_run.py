@@ -54,6 +54,10 @@ def n_lines(out: Path) -> int:
     return (out / RECORDS_FILE).read_bytes().count(b"\n") if (out / RECORDS_FILE).exists() else 0
 
 
+def is_checkpointed(out: Path) -> bool:
+    return any(out.glob("unfinished/*/*.safetensors"))
+
+
 def test_killed_at_any_moment_it_goes_on_to_the_same_records(undisturbed, tmp_path):
     study, expected = undisturbed
     moments = random.Random(0)
@@ -61,7 +65,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_records(undisturbed, tmp_pa
     while True:
         child = start(study, out)
         if kills == 0:
-            wait_for((out / "study.toml").exists)
+            wait_for(lambda: is_checkpointed(out))
         elif kills == 1:
             wait_for(lambda: n_lines(out) > 0)
         else:
@@ -231,7 +235,7 @@ class Deadly:
 def test_a_worker_that_dies_is_named_and_what_is_finished_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("labeltide._workers.TRIES", 1)
     study = toy_study(tmp_path)
-    jobs = [FleetTask(plan, tmp_path, "cpu") for plan in plan_fleets(study, 2)]
+    jobs = [FleetTask(plan, tmp_path, tmp_path / plan.digest, "cpu") for plan in plan_fleets(study, 2)]
     before = set(multiprocessing.active_children())  # joblib keeps those of other tests
     running = run_fleets([*jobs[:2], jobs[2]._replace(data=Deadly())], 2, lambda title, runs: print)
     plan, records = next(running)

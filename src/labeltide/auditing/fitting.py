@@ -100,6 +100,7 @@ def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions)
         standardize=False,  # the encoders of the table have done it
         align=False,  # labels of whole sequences were moved before windows were cut
         device=options.device,
+        checkpoint=options.checkpoint,
         random_state=options.seed,
     )
 

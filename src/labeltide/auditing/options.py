@@ -156,7 +156,7 @@ class AuditOptions:
         return FAST if self.fast else USUAL
 
     @property
-    def unfinished(self) -> Path | None:
+    def checkpoint(self) -> Path | None:
         """Next to the folder, which holds nothing until the audit is whole; a link to it has the same."""
         folder = None if self.folder is None else self.folder.resolve()
         return None if folder is None else folder.with_name(f".{folder.name}-unfinished")

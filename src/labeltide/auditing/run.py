@@ -226,7 +226,7 @@ def audit(table: Any, options: AuditOptions) -> TableAudit:
     elif options.resume:
         raise ValueError("resume continues an audit that writes to a folder. Name that folder with out.")
     with (
-        unfinished_work(options.unfinished, options.folder, options.resume) as kept,
+        unfinished_work(options.checkpoint, options.folder, options.resume) as kept,
         show_stages(options.verbose) as stages,
     ):
         # Read, fit, judge chunk by chunk, conclude, write; a table in memory is one chunk.
@@ -258,7 +258,7 @@ class Study(NamedTuple):
 
 def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     """Read the table in memory or in parts, find labels that are late, and check what is there to learn from."""
-    in_parts, work, recordings, said = isinstance(source, FileSet), options.unfinished, None, list[str]()
+    in_parts, work, recordings, said = isinstance(source, FileSet), options.checkpoint, None, list[str]()
     whole: Layout | MemoryTable
     if in_parts:
         if work is None:

@@ -59,17 +59,17 @@ def read_large_table(
     """
     roles = find_roles(files, options.columns)
     files = name_files(files, roles, options.missing)
-    assert options.unfinished is not None
+    assert options.checkpoint is not None
     needed = needed_columns(files.schema.names, options.columns)
     counts = count_columns(files, roles, needed, _shown(stages, files.n_rows, (0.0, 0.3)))
     tidy, tidied_said = _choose_tidying(counts, roles, options)
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))
     decided = None if options.decisions is None else (read_decided(Path(options.decisions)), table)
-    prepared = prepare_rows(files, roles, tidy, options.reading, options.unfinished, on_rows, decided)
+    prepared = prepare_rows(files, roles, tidy, options.reading, options.checkpoint, on_rows, decided)
     if prepared.kept is not None:
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
         tidy, tidied_said = _choose_tidying(counts, roles, options)
-    layout, sorted_said = open_layout(prepared, options.window, options.unfinished, on_rows, tidy)
+    layout, sorted_said = open_layout(prepared, options.window, options.checkpoint, on_rows, tidy)
     n_rows, n_windows, size = layout.survey.n_rows, layout.size.windows, layout.size
     if options.train_on is not None:  # refuse to draw more windows than fit into memory
         wanted = fitting.most_windows(size, options.pace, options.n_train)

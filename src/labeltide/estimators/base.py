@@ -73,6 +73,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         scaling is part of the fit. Pass False for a network of yours that needs raw values, such as indices.
     device : str, default "auto"
         "auto" takes a GPU where there is one.
+    checkpoint : path, optional
+        A folder for the checkpoints of a running fit; fitting again after a kill, with the same whole number as
+        `random_state`, resumes from there. Our files in it are removed when the fit is done.
     verbose : bool, default False
         Draw a progress bar on a terminal, and write lines to the log elsewhere.
     random_state : int, RandomState or None
@@ -114,6 +117,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
     max_restarts: int = 8
     standardize: bool = True
     device: str = "auto"
+    checkpoint: str | Path | None = None
     verbose: bool = False
     random_state: RandomState = None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,12 +37,14 @@ from labeltide.models import MODELS, make_model
 from labeltide.models.base import SequenceModel, check_logits
 from labeltide.noise.functions import FixedNoise, NoiseFunction
 from labeltide.training import (
+    Checkpoint,
     Fleet,
     FleetData,
     History,
     Schedule,
     clock_grid,
     epoch_bar,
+    fingerprint,
     free_memory,
     train,
 )
@@ -55,6 +59,7 @@ logger = logging.getLogger("labeltide.estimators")
 MEMORY_SHARE = 0.6  # of the free memory, for what the estimate of a member's need leaves out
 NOISE_BYTES = 8 * 2**20  # the paper's network for Q, its gradient, Adam's moments and snapshots
 MAX_UNIT_FEATURES = 16  # features of unit variance; more are scaled down together
+CHECKPOINT_PREFIX = "labeltide-fit-"  # the only files in a checkpoint folder that we ever delete
 
 Noise = TypeVar("Noise", bound=NoiseFunction)
 
@@ -80,6 +85,8 @@ class FleetFit:
     sources: Sources  # who stands where along the last axis of the labels
     cells: Cells | None = None  # of several clocks, for which the moments of `data` are numbers of cells
     clusters: np.ndarray | None = None  # of each row, such as its person: int64 (rows,)
+    part: str = ""  # distinguishes the checkpoints of a fleet that is trained in parts
+    extra_inputs: tuple[Any, ...] = ()  # inputs of `fit` outside the data, which the fingerprint of checkpoints needs
 
     @property
     def settings(self) -> NoisyLabelClassifier:
@@ -131,12 +138,29 @@ class FleetFit:
         settings = self.settings
         names = ("epochs", "batch_size", "learning_rate", "clip", "max_restarts")
         schedule = Schedule(**{name: getattr(settings, name) for name in names} | options)
+        fleet = Fleet(model, noise)
+        checkpoint = self._checkpoint(stage, fleet, objective, schedule)
         with epoch_bar(f"{settings.name} {stage}", schedule.epochs, settings.verbose) as on_epoch:
-            return train(Fleet(model, noise), self.data, objective, schedule, self.seeds, on_epoch=on_epoch)
+            return train(fleet, self.data, objective, schedule, self.seeds, checkpoint=checkpoint, on_epoch=on_epoch)
 
     def log_probs(self, model: SequenceModel) -> Tensor:
         """Predictions on the training data: shape (members, rows, steps, classes)."""
         return model_log_probs(model, self.data.features, self.data.mask, self.data.features.device)
+
+    def _checkpoint(self, stage: str, fleet: Fleet, objective: Objective, schedule: Schedule) -> Checkpoint | None:
+        if self.settings.checkpoint is None:
+            return None
+        shared = {k: str(v) for k, v in self.settings.get_params().items() if k not in UNRELATED}
+        terms = [part for penalty in objective.penalties for part in (penalty.name, penalty.weight)]
+        # Without the targets and the noise that earlier stages computed: on a GPU these differ in the last digits after
+        # a fit was resumed.
+        inputs = [value for name, value in vars(self.data).items() if name != "targets"]
+        inputs += [*self.extra_inputs, *(self.cells.axes if self.cells else ())]
+        inputs += [] if self.clusters is None else [self.clusters]
+        parts = [*inputs, *fleet.model.state_dict().values(), *terms, shared, schedule, self.seeds]
+        return Checkpoint(
+            Path(self.settings.checkpoint) / f"{CHECKPOINT_PREFIX}{stage}{self.part}.safetensors", fingerprint(*parts)
+        )
 
 
 def fit_fleet(
@@ -181,14 +205,21 @@ def fit_fleet(
         raise ValueError(f"Several clocks at once are for {takers} alone. Give {settings.name} one: shape (n, steps).")
     inputs = {"clock": clock, "lengths": lengths, "trusted": trusted, "groups": groups, "gaps": gaps}
     fleet_fit, scaling = prepare(estimators, X, labels, {**inputs, "clusters": clusters})
-    for part in _parts(settings, fleet_fit.data, device):
+    for number, part in enumerate(_parts(settings, fleet_fit.data, device)):
         own = replace(
             fleet_fit,
             estimators=estimators[part],
             data=fleet_fit.data.members_in(part).to(device),
             seeds=fleet_fit.seeds[part],
+            part=f"-{number}" if number else "",
         )
         store(own, settings._fit_fleet(own), scaling)
+    if settings.checkpoint is not None:
+        folder = Path(settings.checkpoint)
+        for path in folder.glob(f"{CHECKPOINT_PREFIX}*.safetensors"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # someone else's files lie there too
+            folder.rmdir()
 
 
 def store(fleet_fit: FleetFit, fitted: FittedFleet, scaling: np.ndarray | None) -> None:
@@ -477,6 +508,7 @@ def _warn_of_splits(features: np.ndarray, mask: np.ndarray, labelled: np.ndarray
 
 
 PER_MEMBER = {"random_state", "noise"}  # the parameters in which the estimators of one fleet may differ
+UNRELATED = PER_MEMBER | {"device", "checkpoint", "verbose", "model"}  # parameters that a resumed fit may change
 
 
 def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[ArrayLike]) -> None:
@@ -503,6 +535,11 @@ def check_fleet(estimators: Sequence[NoisyLabelClassifier], labels: Sequence[Arr
     if first.clip is not None:
         _validation.check_number("clip", first.clip, 0, above=True)
     check_period(first.period)
+    if first.checkpoint is not None and not isinstance(first.random_state, int | np.integer):
+        raise ValueError(
+            "With checkpoint, random_state must be a whole number: a resumed fit goes on with the same seed. "
+            f"Got random_state={first.random_state!r}."
+        )
 
 
 def find_seed(random_state: Any) -> int:

@@ -111,7 +111,7 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
                 )
         noise = FixedNoise(matrices, grid, common).to(fleet_fit.data.features.device)
         model = fleet_fit.new_model()
-        history = fleet_fit.train(model, noise, Objective(loss=self.loss), **how)
+        history = replace(fleet_fit, extra_inputs=(matrices,)).train(model, noise, Objective(loss=self.loss), **how)
         return FittedFleet(model, noise, history)
 
 

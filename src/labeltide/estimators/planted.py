@@ -74,7 +74,7 @@ def plant_errors(
         _shifted(generator, labels, may_change, unit),
     ]
     is_part = len(rows) < len(estimator.training_.data.mask)
-    settings = {**estimator.get_params(), "verbose": False}
+    settings = {**estimator.get_params(), "checkpoint": None, "verbose": False}
     refits = [_Refit(**settings) for _ in range(len(copies) + is_part)]
     fit_fleet(refits, X, [*copies, labels][: len(refits)], **inputs)
     posteriors_of = [_posterior(refit.training_) for refit in refits]

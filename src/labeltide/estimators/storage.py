@@ -474,7 +474,7 @@ def _check_names(part: str, names: list[Any]) -> tuple[Any, ...]:
 
 
 PLAIN = (str, int, float, bool, type(None))  # what JSON carries with its type
-NOT_SAVED = ("noise", "noise_function")  # parameters that are None in the file
+NOT_SAVED = ("checkpoint", "noise", "noise_function")  # parameters that are None in the file
 MAY_BE_NONE = ("model", "random_state", "rounds", "noise_learning_rate", "clip")
 WHOLE_NUMBERS = ("noise_widths", "noise_milestones", "milestones")  # parameters that are lists of them
 

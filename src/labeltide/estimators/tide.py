@@ -245,10 +245,10 @@ def distill(
 
 def _with_targets(networks: FleetFit, targets: Tensor) -> FleetFit:
     """The same with the soft targets (fits, rows, steps, classes) of each fit for all its networks."""
-    data = networks.data
+    data, trusted = networks.data, () if networks.data.trusted is None else (networks.data.trusted,)
     if data.sets is None and len(targets) < data.members:
         targets = targets.repeat_interleave(data.members // len(targets), 0)
-    return replace(networks, data=replace(data, targets=targets, trusted=None))
+    return replace(networks, data=replace(data, targets=targets, trusted=None), extra_inputs=trusted)
 
 
 def _train(networks: FleetFit, stage: str, **schedule: Any) -> tuple[SequenceModel, History]:

@@ -2,11 +2,12 @@
 
 from labeltide.training.loop import History, OnEpochShare, epoch_bar, evaluate, stages_bar, train, watch_epochs
 from labeltide.training.objective import FleetData, clock_grid, free_memory, reversal
-from labeltide.training.state import AugmentedLagrangian, Schedule, fingerprint
+from labeltide.training.state import AugmentedLagrangian, Checkpoint, Schedule, fingerprint
 from labeltide.training.step import Fleet
 
 __all__ = [
     "AugmentedLagrangian",
+    "Checkpoint",
     "Fleet",
     "FleetData",
     "History",

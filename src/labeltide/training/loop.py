@@ -21,7 +21,7 @@ from torch import Tensor
 from labeltide._display import ShortRepr
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.training.objective import FleetData, Objective
-from labeltide.training.state import Schedule, TrainingState, flatten_parameters
+from labeltide.training.state import Checkpoint, Schedule, TrainingState, flatten_parameters
 from labeltide.training.step import Fleet, TrainingStep
 
 logger = logging.getLogger("labeltide.training")
@@ -35,6 +35,7 @@ def train(
     schedule: Schedule,
     seeds: Sequence[int],
     *,
+    checkpoint: Checkpoint | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> History:
     """Train every member of a fleet in place; the result does not depend on the other members.
@@ -48,7 +49,7 @@ def train(
     if schedule.lagrangian is not None:
         state.linear.fill_(schedule.lagrangian.linear)
         state.quadratic.fill_(schedule.lagrangian.quadratic)
-    losses: list[np.ndarray] = []  # of every epoch: (HISTORY_ROWS, members)
+    losses = _resume(state, checkpoint)
     step = TrainingStep(fleet, data, objective, schedule, state)
     held_out = data.held_out_rows(4 * schedule.batch_size) if bool(data.held_out.any()) else None
     fleet.train()
@@ -60,6 +61,8 @@ def train(
         losses.append(epoch.double().cpu().numpy())
         if on_epoch is not None:
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
+        if checkpoint is not None:
+            checkpoint.save(state, np.stack(losses))
     if held_out is not None:
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
     # Members whose loss is not finite after the last step go back to their last safe parameters.
@@ -129,6 +132,22 @@ def evaluate(fleet: Fleet, data: FleetData, objective: Objective, rows: Tensor) 
         total, count = total + scored.data * scored.labels, count + scored.labels
     fleet.train(was_training)
     return torch.where(count > 0, (total / count).nan_to_num(float("inf")), torch.nan)
+
+
+def _resume(state: TrainingState, checkpoint: Checkpoint | None) -> list[np.ndarray]:
+    """Restore the state from a checkpoint; returns the losses of the finished epochs."""
+    saved = checkpoint.load() if checkpoint is not None else None
+    if checkpoint is None or saved is None:
+        return []
+    current, (tensors, losses) = state.tensors(), saved
+    forms = [{k: (v.shape, v.dtype) for k, v in each.items()} for each in (current, tensors)]
+    if forms[0] != forms[1] or losses.shape[1:] != (HISTORY_ROWS, len(state.active)):
+        raise ValueError(f"The checkpoint {checkpoint.path} does not fit this model. Delete it to start anew.")
+    for name, value in current.items():
+        value.copy_(tensors[name])
+    state.epoch = len(losses)
+    logger.info("Going on from epoch %d.", state.epoch)
+    return list(losses)
 
 
 @contextmanager

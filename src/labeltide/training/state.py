@@ -1,6 +1,6 @@
 r"""Optimiser state of a fleet: parameters, Adam's moments (Kingma and Ba 2015), snapshots and multipliers.
 
-All state that changes during training is here. Adam with gradient g, clipped to a
+All state that changes during training is here, so that a checkpoint is complete. Adam with gradient g, clipped to a
 norm of c by :math:`g \leftarrow g \min(1, c / \|g\|)`, is
 
 .. math:: m &\leftarrow \beta_1 m + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \\
@@ -11,15 +11,21 @@ norm of c by :math:`g \leftarrow g \min(1, c / \|g\|)`, is
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from labeltide._files import write_atomically
 from labeltide.kernels import choose
 from labeltide.kernels.compiled import adam_step
 
@@ -103,6 +109,16 @@ class TrainingState:
             safe_buffers={name: value.clone() for name, value in buffers.items()},
             best_buffers={name: value.clone() for name, value in buffers.items()},
         )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name."""
+        tensors: dict[str, Tensor] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                tensors |= {f"{name}.{key}": tensor for key, tensor in value.items()}
+            elif name != "epoch":
+                tensors[name] = value
+        return tensors
 
     def keep_safe(self, gradients: Tensor, asked: Tensor) -> None:
         """Snapshot parameters and buffers of the members that `asked` selects and whose gradient is finite."""
@@ -242,6 +258,56 @@ class Schedule:
             factor *= (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         own = 1.0 if self.noise_learning_rate is None else self.noise_learning_rate / self.learning_rate
         return factor, factor * own * 0.5 ** sum(epoch >= milestone for milestone in self.noise_milestones)
+
+
+# Checkpoints: the state of a running fit, saved so that an interrupted fit resumes and ends with the same numbers.
+
+
+@dataclass
+class Checkpoint:
+    """A file with the latest state of one call of `train`, replaced atomically."""
+
+    path: Path
+    fingerprint: str  # a digest of data and settings; a file of another fit is refused
+    seconds: float = 10.0  # the shortest time between two writes
+    written: float = field(default_factory=time.monotonic, init=False)
+    cost: float = field(default=0.0, init=False)  # seconds that the last write took
+
+    def save(self, state: TrainingState, losses: np.ndarray) -> None:
+        """Write the state if enough time has passed since the last write; writing takes at most a tenth of the time."""
+        started = time.monotonic()
+        if started - self.written < max(self.seconds, 10 * self.cost):
+            return
+        tensors = {name: value.cpu().contiguous() for name, value in state.tensors().items()}
+        tensors = dict(sorted({**tensors, "losses": torch.from_numpy(losses)}.items()))
+        digest = fingerprint(*tensors.values())
+        header = {"fingerprint": self.fingerprint, "epoch": state.epoch, "digest": digest}
+        write_atomically(self.path, save(tensors, metadata={"labeltide": json.dumps(header)}))
+        self.written = time.monotonic()
+        self.cost = self.written - started if self.seconds else 0.0
+
+    def load(self) -> tuple[dict[str, Tensor], np.ndarray] | None:
+        """The saved tensors and the losses of every epoch, (epochs, 4, members); None if there is no file yet."""
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                header = json.loads(file.metadata()["labeltide"])
+                tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+            owner, epoch, digest = header["fingerprint"], header["epoch"], header["digest"]
+            if digest != fingerprint(*tensors.values()):
+                raise ValueError("its content has changed")
+            losses = tensors.pop("losses").numpy()
+            if type(epoch) is not int or losses.ndim != 3 or losses.dtype != np.float64 or len(losses) != epoch:
+                raise ValueError("it must hold the losses of every epoch")
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"The checkpoint {self.path} cannot be read ({error}). Delete it to start anew.") from None
+        if owner != self.fingerprint:
+            raise ValueError(
+                f"The checkpoint {self.path} belongs to a fit with other data or settings. Give the same data and "
+                "settings to go on with it, or delete it to start anew."
+            )
+        return tensors, losses
 
 
 def fingerprint(*parts: object) -> str:

@@ -1,4 +1,4 @@
-"""Saved models, and the kept work of an unfinished audit."""
+"""Saved models, checkpoints, and the kept work of an unfinished audit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fuzz.targets.samples import reviewed_audit, saved_model
 from labeltide.auditing.resume import SETTINGS, UnfinishedAudit, read_evidence, write_evidence
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.storage import NO_DIGEST, seal
-from labeltide.training.state import fingerprint
+from labeltide.training.loop import _resume
+from labeltide.training.state import Checkpoint, TrainingState, fingerprint
 
 Parts = tuple[dict[str, Any], dict[str, torch.Tensor]]
 
@@ -108,6 +109,24 @@ def run_model(content: bytes, room: Room) -> None:
         raise ForbiddenError("a file was accepted whose answers are not finite")
 
 
+def _state() -> TrainingState:
+    return TrainingState.start(torch.zeros(2, 5), 0.01)
+
+
+def _prepare_checkpoint(room: Room) -> list[bytes]:
+    state = _state()
+    state.epoch = 3
+    Checkpoint(room.folder / "checkpoint", "fit", seconds=0.0).save(state, np.zeros((3, 4, 2)))
+    return [(room.folder / "checkpoint").read_bytes()]
+
+
+def run_checkpoint(content: bytes, room: Room) -> None:
+    state = _state()
+    losses = _resume(state, Checkpoint(room.put("checkpoint", content), "fit"))
+    if not (0 <= state.epoch < 2**62 and len(losses) == state.epoch):
+        raise ForbiddenError(f"a checkpoint was accepted with {len(losses)} losses at epoch {state.epoch}")
+
+
 def _prepare_evidence(room: Room) -> list[bytes]:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(8, 6, 2)), rng.integers(0, 2, (8, 6))
@@ -140,6 +159,7 @@ def mutate_text_json(draw: random.Random, content: bytes, room: Room) -> bytes |
 
 STORED = (
     Target("models", _prepare_models, run_model, mutate_model),
+    Target("checkpoints", _prepare_checkpoint, run_checkpoint, mutate_digested),
     Target("unfinished evidence", _prepare_evidence, run_evidence, mutate_digested),
     Target("unfinished settings", lambda room: [json.dumps(SETTINGS_NOW).encode()], run_settings, mutate_text_json),
 )

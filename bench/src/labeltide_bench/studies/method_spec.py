@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from labeltide_bench.studies.study import NoiseSpec
 
 TOLD = ("temporal", "static")  # noise of the method "known": the true Q(t), or its average over time
-OURS = {"device", "verbose", "random_state"}  # parameters that the benchmark sets
+OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark sets
 CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels alone where all are trusted
 
 _usable: set[tuple[str, bool, str]] = set()  # settings that were tried in this process: studies share most of theirs

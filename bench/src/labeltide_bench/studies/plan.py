@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -63,6 +64,11 @@ class FleetPlan:
     def title(self) -> str:
         first = self.runs[0]
         return f"{first.dataset.name}, {first.method.label}, {len(self.runs)} runs"
+
+    @property
+    def digest(self) -> str:
+        """A short name for the fleet, for its checkpoint."""
+        return hashlib.sha256("\n".join(run.key for run in self.runs).encode()).hexdigest()[:16]
 
 
 def plan_fleets(study: Study, fleet_size: int) -> Iterator[FleetPlan]:

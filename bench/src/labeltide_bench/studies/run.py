@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
@@ -35,8 +36,8 @@ def run_study(
 ) -> Path:
     """Run what is not yet recorded of a study and return the folder of its records.
 
-    After an interruption, the same call continues: finished runs stay, the unfinished fleet begins anew, and
-    the numbers are the same as without the interruption.
+    After an interruption, the same call continues: finished runs stay, the unfinished fleet continues from its
+    checkpoint, and the numbers are the same as without the interruption.
 
     Parameters
     ----------
@@ -64,12 +65,13 @@ def run_study(
         done = {record["key"] for record in read_records(out)}
         fleets = [plan for plan in plan_fleets(study, fleet_size) if not all(run.key in done for run in plan.runs)]
         _check_data(study, {plan.runs[0].dataset.name for plan in fleets}, data)
-        work = [FleetTask(plan, data, device) for plan in fleets]
+        work = [FleetTask(plan, data, out / "unfinished" / plan.digest, device) for plan in fleets]
         sizes = [len(plan.runs) for plan in fleets]
         with study_bar(sizes, verbose) as bar, closing(run_fleets(work, jobs, bar.start)) as finished:
             for plan, records in finished:
                 append_records(out, [_chosen(study, record) for record in records if record["key"] not in done])
                 bar.finish(plan.title, len(plan.runs))
+        shutil.rmtree(out / "unfinished", ignore_errors=True)
     return out
 
 

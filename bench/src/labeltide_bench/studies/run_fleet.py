@@ -24,13 +24,15 @@ from labeltide_bench.studies.recorded import labels_of, measure_recorded
 from labeltide_bench.studies.records import RECORD_FORMAT
 
 
-def run_fleet(plan: FleetPlan, data: Path, device: str) -> list[dict[str, Any]]:
+def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> list[dict[str, Any]]:
     """Train all runs of a fleet together and measure each."""
     spec, method = plan.runs[0].dataset, plan.runs[0].method
     split, settings = load_once(spec, data, plan.runs[0].fold), method.settings_for(spec)
     recorded = [record_labels(run, split.train) for run in plan.runs]
     seen = [_seen_labels(run, labels, split.train) for run, labels in zip(plan.runs, recorded, strict=True)]
-    estimators = [_estimator(run, labels, settings, device) for run, labels in zip(plan.runs, recorded, strict=True)]
+    estimators = [
+        _estimator(run, labels, settings, device, checkpoint) for run, labels in zip(plan.runs, recorded, strict=True)
+    ]
     started = time.perf_counter()
     with without(method.without):
         _fit(estimators, seen, split.train, clean=method.clean, by_people=spec.split_by_people)
@@ -95,9 +97,11 @@ def _measured(
     return measure(estimator, drawn, split, predicted)
 
 
-def _estimator(run: PlannedRun, drawn: RecordedLabels, settings: dict[str, Any], device: str) -> NoisyLabelClassifier:
+def _estimator(
+    run: PlannedRun, drawn: RecordedLabels, settings: dict[str, Any], device: str, checkpoint: Path
+) -> NoisyLabelClassifier:
     # The inputs of the paper and of the records are not standardised; a study may ask for it.
-    settings = {"standardize": False, **settings, "random_state": run.draw, "device": device}
+    settings = {"standardize": False, **settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
     if "noise" in settings:
         settings["noise"] = told_noise(settings["noise"], np.asarray(drawn.noise))
     return method_class(run.method.method)(**settings)

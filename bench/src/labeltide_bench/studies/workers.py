@@ -17,10 +17,11 @@ OnStart = Callable[[str, int], OnEpochShare]  # what begins and how many runs it
 
 
 class FleetTask(NamedTuple):
-    """A fleet with its data folder and device."""
+    """A fleet with its data folder, checkpoint and device."""
 
     plan: FleetPlan
     data: Path
+    checkpoint: Path
     device: str
 
 
