@@ -189,9 +189,9 @@ def kill_in_stage(monkeypatch, stage, epoch):
     original, stages = loop_module._run_epoch, []
 
     def run_epoch(running, *rest):
-        if running.step.state.epoch == 0:
+        if running.state.epoch == 0:
             stages.append(1)
-        if len(stages) == stage and running.step.state.epoch == epoch:
+        if len(stages) == stage and running.state.epoch == epoch:
             raise KilledError
         return original(running, *rest)
 
@@ -313,7 +313,7 @@ from estimators.test_anchors import SETTINGS, make_study
 original = loop._run_epoch
 
 def run_epoch(running, *rest):
-    if running.step.state.epoch == 2:
+    if running.state.epoch == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return original(running, *rest)
 

@@ -660,23 +660,6 @@ def test_captured_steps_learn_the_same(request, model, graphs_per_step, lagrangi
         assert torch.equal(replayed.state_dict()[name], value), name
 
 
-def test_members_of_anyones_module_that_have_stopped_are_not_computed():
-    computed = []
-
-    class Counted(Recurrent):
-        def forward(self, features):
-            computed.append(torch.is_grad_enabled())
-            return super().forward(features)
-
-    data, schedule = hold_out(make_data()), Schedule(epochs=40, batch_size=16, learning_rate=0.3, patience=2)
-    fleet, history = train_new(data, schedule, model=wrap(Counted))
-    ran = np.isfinite(history.loss).sum(0)
-    assert len(set(ran)) > 1, "all members stopped together, so the test says nothing"
-    assert sum(computed) <= ran.sum() + 2 * len(SEEDS)  # one batch an epoch, and trials of vmap
-    alone = [train_new(one_member(data, m), schedule, SEEDS[m : m + 1], wrap(Counted))[0] for m in range(len(SEEDS))]
-    torch.testing.assert_close(parameters_of(fleet), torch.cat([parameters_of(each) for each in alone]))
-
-
 def test_frozen_parameters_of_anyones_module_stay_as_they_are():
     def half_frozen(n_features, n_classes):
         module = Dropped(n_features, n_classes)

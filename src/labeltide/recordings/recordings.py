@@ -20,7 +20,7 @@ from labeltide import _validation
 from labeltide._validation import UnanswerableError
 from labeltide.recordings import epoch_features
 from labeltide.recordings.spans.delimited import is_boris, is_spans
-from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, is_raw, read_spans
+from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, read_spans
 from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
 from labeltide.tables.columns import is_number, load_table, open_table
 from labeltide.tables.files import read_as_written
@@ -84,6 +84,11 @@ def is_recording(source: Any, labels: Any = None) -> bool:
     if path.is_dir() and labels is None:  # else the files of one table
         return any(is_signal_file(file) for file in path.iterdir())
     return labels is not None or is_signal_file(path) or is_manifest(path)
+
+
+def is_raw(value: Any) -> bool:
+    """Whether an object is a Raw of MNE, without importing MNE."""
+    return any(kind.__module__.startswith("mne.") and kind.__name__ == "BaseRaw" for kind in type(value).__mro__)
 
 
 def lay_out(source: Any, request: RecordingRequest, columns: Request) -> tuple[Any, Request, RecordingRequest]:

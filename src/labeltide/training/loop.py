@@ -22,7 +22,7 @@ from labeltide._display import ShortRepr
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.training.objective import FleetData, Objective
 from labeltide.training.state import Checkpoint, Schedule, TrainingState, flatten_parameters
-from labeltide.training.step import Fleet, Running, TrainingStep
+from labeltide.training.step import Fleet, TrainingStep
 
 logger = logging.getLogger("labeltide.training")
 HISTORY_ROWS = 4  # of an epoch: training and held-out loss, linear and quadratic multiplier
@@ -52,20 +52,18 @@ def train(
     losses = _resume(state, checkpoint)
     step = TrainingStep(fleet, data, objective, schedule, state)
     held_out = data.held_out_rows(4 * schedule.batch_size) if bool(data.held_out.any()) else None
-    running = Running(state, torch.arange(data.members, device=state.active.device), step, seeds, held_out)
     fleet.train()
     # One thread for our own networks on a CPU: beside another job a transformer took 14 s with one, 140 with two.
     is_small = fleet.model.is_small and data.features.device.type == "cpu"
     while state.epoch < schedule.epochs and bool(state.active.any()):
         with _seeded(seeds, state.epoch, state.parameters.device), torch_on_one_thread() if is_small else nullcontext():
-            running = running.narrowed()
-            epoch = _run_epoch(running)
+            epoch = _run_epoch(step, seeds, held_out)
         losses.append(epoch.double().cpu().numpy())
         if on_epoch is not None:
             on_epoch(state.epoch, float(np.nanmean(losses[-1][0])) if np.isfinite(losses[-1][0]).any() else np.nan)
         if checkpoint is not None:
             checkpoint.save(state, np.stack(losses))
-    if running.held_out is not None:
+    if held_out is not None:
         state.return_to(state.best, state.best_buffers, torch.ones_like(state.active))
     # Members whose loss is not finite after the last step go back to their last safe parameters.
     rows = data.epoch_rows(seeds, state.epoch, schedule.batch_size)[:1]
@@ -78,17 +76,16 @@ def train(
     return History(table[:, 0], table[:, 1], best.cpu().numpy(), restarts, table[:, 2], table[:, 3])
 
 
-def _run_epoch(running: Running) -> Tensor:
-    """Train one epoch, then update multipliers, restarts and early stopping.
+def _run_epoch(step: TrainingStep, seeds: Sequence[int], held_out: Tensor | None) -> Tensor:
+    """Train one epoch, then update multipliers, restarts and early stopping by the rows `held_out`.
 
     Returns what the history keeps, (4, members): the training and held-out loss and the two multipliers, NaN for none.
     """
-    step, held_out = running.step, running.held_out
     state, schedule = step.state, step.schedule
     active = state.active.clone()
     none = torch.full_like(state.linear, torch.nan)
     multipliers = (none, none) if schedule.lagrangian is None else (state.linear.clone(), state.quadratic.clone())
-    rows = step.data.epoch_rows(running.seeds, state.epoch, schedule.batch_size, shuffle=schedule.shuffle)
+    rows = step.data.epoch_rows(seeds, state.epoch, schedule.batch_size, shuffle=schedule.shuffle)
     training = step.run_epoch(rows, state.epoch)
     if schedule.lagrangian is not None:
         number, left = divmod(state.epoch + 1, schedule.lagrangian.epochs_per_round)
@@ -98,18 +95,26 @@ def _run_epoch(running: Running) -> Tensor:
     if bool(lost.any()):  # the only synchronisation with the device in an epoch
         logger.warning(
             "Members %s diverged in epoch %d; they go on from the epoch before at half the rate.",
-            running.index[lost].tolist(),
+            lost.nonzero().flatten().tolist(),
             state.epoch + 1,
         )
     state.epoch += 1
     scores = torch.full_like(training, torch.nan)
     if held_out is not None:
         scores = evaluate(step.fleet, step.data, step.objective, held_out)
-        state.keep_best(running.stopping_scores(scores), schedule.patience)
-    if state is not running.whole:
-        running.whole.put(running.index, state)
-    losses = torch.stack([values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers)])
-    return losses.new_full((len(losses), len(running.whole.active)), torch.nan).index_copy(1, running.index, losses)
+        state.keep_best(_stopping_scores(step, scores), schedule.patience)
+    return torch.stack([values.masked_fill(~active, torch.nan) for values in (training, scores, *multipliers)])
+
+
+def _stopping_scores(step: TrainingStep, scores: Tensor) -> Tensor:
+    """The held-out losses (members,) by which members stop: the mean of those that stop together, NaN for none."""
+    together = step.schedule.stop_together
+    if together == 1:
+        return scores
+    scored, team = ~scores.isnan() & step.state.active, torch.arange(len(scores), device=scores.device) // together
+    sums = scores.new_zeros(2, len(scores) // together)  # of losses, and their number
+    sums.index_add_(1, team, torch.stack([torch.where(scored, scores, 0.0), scored.to(scores)]))
+    return (sums[0] / sums[1])[team]
 
 
 @torch.no_grad()

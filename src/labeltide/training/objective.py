@@ -102,8 +102,7 @@ class FleetData:
     def epoch_rows(self, seeds: Sequence[int], epoch: int, batch_size: int, *, shuffle: bool = True) -> Tensor:
         """Row numbers of one epoch for each member: (batches, members, batch_size), -1 for filler rows.
 
-        The order depends only on the member's seed and the epoch, so a resumed fit, or a member trained alone, sees
-        the same batches.
+        The order depends only on the member's seed and the epoch, so a member trained alone sees the same batches.
         """
         orders = [np.flatnonzero(rows) for rows in self.weights.cpu().numpy() > 0]
         if shuffle:

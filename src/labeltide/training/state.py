@@ -120,23 +120,6 @@ class TrainingState:
                 tensors[name] = value
         return tensors
 
-    def take(self, index: Tensor, parameters: Tensor, buffers: dict[str, Tensor]) -> Self:
-        """A copy of the state of some members; `parameters` and `buffers` are those of the smaller fleet."""
-        taken: dict[str, Any] = dict(vars(self))
-        for name, value in taken.items():
-            if isinstance(value, dict):
-                taken[name] = {key: tensor[index] for key, tensor in value.items()}
-            elif name != "epoch":
-                taken[name] = value[index]
-        return type(self)(**taken | {"parameters": parameters, "buffers": buffers})
-
-    def put(self, index: Tensor, part: TrainingState) -> None:
-        """Overwrite the state of some members, in place."""
-        part_tensors = part.tensors()
-        for name, value in self.tensors().items():
-            value[index] = part_tensors[name]
-        self.epoch = part.epoch
-
     def keep_safe(self, gradients: Tensor, asked: Tensor) -> None:
         """Snapshot parameters and buffers of the members that `asked` selects and whose gradient is finite."""
         sound = _finite(gradients) & asked

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from labeltide.kernels.compiled import TILE_ROWS, ObjectiveTask, SumTask
 from labeltide.models.base import SequenceModel
 from labeltide.noise.functions import LearnedNoise, NetworkNoise, NoiseFunction
 from labeltide.training.objective import Batch, FleetData, Multipliers, Objective, ObjectiveTerms, add_gradient
-from labeltide.training.state import Schedule, TrainingState, flatten_parameters, join_flat, learned_parameters
+from labeltide.training.state import Schedule, TrainingState, join_flat, learned_parameters
 
 logger = logging.getLogger("labeltide.training")
 Result = TypeVar("Result")
@@ -27,10 +26,6 @@ class Fleet(nn.Module):
     def __init__(self, model: SequenceModel, noise: NoiseFunction | None = None) -> None:
         super().__init__()
         self.model, self.noise = model, noise
-
-    def take(self, index: Tensor) -> Self:
-        """A copy of some members."""
-        return type(self)(self.model.take(index), None if self.noise is None else self.noise.take(index))
 
     def score(
         self, data: FleetData, batch: Batch, objective: Objective, multipliers: Multipliers | None = None
@@ -234,57 +229,6 @@ def _at_points(grid: Tensor | None, points: Tensor | None) -> Tensor | None:
 
 
 NO_CLIP = 3e38  # no finite gradient in single precision has a larger norm
-MIN_MEMBERS = 128  # the smallest fleet for which compaction saves time
-
-
-@dataclass
-class Running:
-    """A fleet, or its members that have not stopped, with the step, seeds and validation rows of its epochs.
-
-    On a GPU every member is computed in every step, also those that have stopped. Once half of a large fleet have
-    stopped, the others continue as a smaller fleet. (The compiled step on the CPU skips members that have stopped.)
-    Members of users' modules mostly run one after the other, so the others continue as soon as one has stopped.
-    """
-
-    whole: TrainingState  # of all members; a smaller fleet writes its state back after every epoch
-    index: Tensor  # which members of the whole fleet these are
-    step: TrainingStep
-    seeds: Sequence[int]
-    held_out: Tensor | None  # (batches, members, batch), validation rows
-
-    def narrowed(self) -> Self:
-        """The active members as a smaller fleet, where that saves time."""
-        step, active = self.step, self.step.state.active
-        in_turn = not step.fleet.model.is_recordable
-        # A penalty with a weight for each member would not match a smaller fleet.
-        is_shared = not any(isinstance(penalty.weight, Tensor) for penalty in step.objective.penalties)
-        most = len(active) - 1 if in_turn else len(active) // 2
-        if not (in_turn or _is_large(step)) or not is_shared or int(active.sum()) > most:
-            return self
-        chosen = active.nonzero().flatten()
-        step.reset()  # frees memory of graphs, which are not replayed again
-        fleet = step.fleet.take(chosen).train()
-        flat = flatten_parameters(fleet, len(chosen))
-        state = step.state.take(chosen, flat, dict(fleet.model.named_buffers()))
-        smaller = TrainingStep(fleet, step.data.members_in(chosen), step.objective, step.schedule, state)
-        seeds = [self.seeds[number] for number in chosen.tolist()]
-        # A table without batches where only other members have validation rows.
-        held_out = None if self.held_out is None else smaller.data.held_out_rows(4 * step.schedule.batch_size)
-        return replace(self, index=self.index[chosen], step=smaller, seeds=seeds, held_out=held_out)
-
-    def stopping_scores(self, scores: Tensor) -> Tensor:
-        """The held-out losses (members,) by which members stop: the mean of those that stop together, NaN for none."""
-        together = self.step.schedule.stop_together
-        if together == 1:
-            return scores
-        team, scored = self.index // together, ~scores.isnan() & self.step.state.active
-        sums = scores.new_zeros(2, len(self.whole.active) // together)  # of losses, and their number
-        sums.index_add_(1, team, torch.stack([torch.where(scored, scores, 0.0), scored.to(scores)]))
-        return (sums[0] / sums[1])[team]
-
-
-def _is_large(step: TrainingStep) -> bool:
-    return step.is_recorded and step.data.members >= MIN_MEMBERS
 
 
 # Backpropagation on the CPU without autograd, by compiled kernels on preallocated memory. `Fleet.score` and autograd

@@ -193,5 +193,7 @@ def environment() -> Environment:
     found.filters.update(name=forms.name_markup, text=forms.text_markup)
     found.filters.update({each.__name__: each for each in (display_name, number, percent, p_value)})
     found.tests["known"] = lambda value: forms.is_known(number(value))
-    found.globals.update(forms=forms, tables=tables, words=words)
+    folder = files("labeltide.auditing.page") / "templates"
+    style = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.css", "audit.css"))
+    found.globals.update(forms=forms, tables=tables, words=words, style=Markup(style))
     return found

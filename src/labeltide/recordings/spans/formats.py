@@ -527,11 +527,6 @@ def from_raw(raw: Any, *, recording: str = "recording") -> SpanFile:
     return SpanFile(spans, signals, start.replace(tzinfo=None) if start is not None else None, messages)
 
 
-def is_raw(value: Any) -> bool:
-    """Whether an object is a Raw of MNE, without importing MNE."""
-    return any(kind.__module__.startswith("mne.") and kind.__name__ == "BaseRaw" for kind in type(value).__mro__)
-
-
 def _check_tags(path: Path) -> None:
     """Refuse tags that lead back to earlier ones, which MNE 1 would follow for ever."""
     size, position = path.stat().st_size, 0
