@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/labeltide demo --out demo-output
 
 test: setup
-	$(BIN)/python -m pytest --numprocesses 2
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

@@ -117,6 +117,7 @@ def test_the_demo_compares_with_the_truth_and_says_where_the_page_is(run, tmp_pa
 def test_a_recording_is_audited_and_exported(run, tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 3)
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     monkeypatch.chdir(tmp_path)
     write_night(tmp_path, "n01", epochs=120, length=10)
     code, out, err = run("audit", "n01-PSG.edf", "--labels", "n01-Hypnogram.edf", "--epoch", 10, "--field", "sleep")
@@ -133,6 +134,7 @@ def test_a_recording_is_audited_and_exported(run, tmp_path, monkeypatch):
 def test_audit_and_predict_go_from_table_to_folder_to_table(run, tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 3)
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     monkeypatch.chdir(tmp_path)
     csv.write_csv(make_table(people=6), "study.csv")
     code, out, err = run("audit", "study.csv", "--sequence", "person", "--time", "minute")

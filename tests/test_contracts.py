@@ -41,8 +41,20 @@ SETTINGS = [pytest.param(SMALL, id="small"), *(pytest.param((variant, 32), id=va
 
 
 def every_method(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test for each method, with a small network and with the kernels that are used here.
+
+    That all variants give the same numbers is tested in tests/kernels, tests/chain and tests/training.
+    """
+    return _by_setting(test, SETTINGS[:2])
+
+
+def every_method_and_variant(test: Callable[..., None]) -> Callable[..., None]:
     """Run a test for each method, with a small network and with each kernel variant."""
-    by_setting = pytest.mark.parametrize("setting", SETTINGS, indirect=True)
+    return _by_setting(test, SETTINGS)
+
+
+def _by_setting(test: Callable[..., None], settings: list[Any]) -> Callable[..., None]:
+    by_setting = pytest.mark.parametrize("setting", settings, indirect=True)
     return pytest.mark.parametrize("name", lt.METHODS)(by_setting(test))
 
 
@@ -173,7 +185,7 @@ def test_pickle_and_deepcopy_keep_a_fitted_method_whole(name, study):
     assert_same(results(copy.deepcopy(method), X), results(method, X))
 
 
-@every_method
+@every_method_and_variant
 def test_the_same_seed_gives_the_same_numbers_also_after_another_fit(name, study):
     X, y = study
     refitted = make(name, random_state=7).fit(X[:, :5], y[:, :5]).set_params(random_state=0).fit(X, y)
@@ -190,7 +202,7 @@ def test_another_seed_and_no_seed_give_other_numbers_and_a_stream_its_own(name, 
     assert_same(results(streams[0], X), results(streams[1], X))
 
 
-@every_method
+@every_method_and_variant
 def test_a_fleet_of_estimators_ends_as_each_would_alone(name, study):
     X, y = study
     labels = [y, 1 - y, np.where(y == 1, -1, y)]  # the last has seen one class only
@@ -312,7 +324,7 @@ def test_score_is_a_slow_loop_over_the_labels_that_are_there(name, lengths):
 # Gaps, padding, annotators and clocks
 
 
-@every_method
+@every_method_and_variant
 def test_garbage_on_padding_changes_nothing(name, study, lengths):
     X, y = study
     clock = np.sort(np.random.default_rng(2).random(y.shape), axis=1)

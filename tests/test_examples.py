@@ -10,13 +10,19 @@ from fresh_process import run_code
 ROOT = Path(__file__).parents[1]
 
 
+# As few replicates for bands and tests as where each is expensive; and quick audits.
+QUICK = "import labeltide.inference.bootstrap\nlabeltide.inference.bootstrap.MAX_OPERATIONS = 0\n"
+FAST = f"{QUICK}import functools\nlabeltide.audit = functools.partial(labeltide.audit, fast=True, train_on=500)\n"
+
+
 def run(code, folder):
     return run_code(code, folder=folder, strict=True)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_runs(path, tmp_path):
-    result = run(path.read_text(), tmp_path)
+    code = path.read_text()
+    result = run(FAST * ("audit(" in code) + code, tmp_path)  # tests/auditing/test_run.py audits at full length
     assert result.returncode == 0, result.stderr
     assert result.stdout
 

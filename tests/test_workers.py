@@ -3,7 +3,9 @@
 import os
 import socket
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 
 import labeltide as lt
 from labeltide import _workers
-from labeltide._workers import current_workers
+from labeltide._workers import Processes, current_workers
 from labeltide.chain.passes import same_data
 from labeltide.inference.bootstrap import chosen_family, draw_row_counts, refit
 
@@ -41,8 +43,25 @@ def test_without_workers_everything_runs_here():
     assert list(current_workers().run(add, 1, [1, 2])) == [(0, 2), (1, 3)]
 
 
-def test_results_come_with_their_numbers_and_errors_as_they_are():
-    with lt.workers(2) as engine:
+@pytest.fixture(scope="module")
+def engine():
+    """Two processes that import torch once for all tests which start none of their own."""
+    engine = Processes(2)
+    yield engine
+    engine.close()
+
+
+@contextmanager
+def two_workers(engine):
+    """`lt.workers(2)` with processes that are kept for the next test."""
+    started = patch.object(_workers, "Processes", return_value=engine)
+    with started, patch.object(engine, "close"), lt.workers(2) as entered:
+        assert entered is current_workers() is engine
+        yield
+
+
+def test_results_come_with_their_numbers_and_errors_as_they_are(engine):
+    with two_workers(engine):
         assert sorted(engine.run(add, 1, [1, 2, 3])) == [(0, 2), (1, 3), (2, 4)]
         assert sorted(engine.run(add, 5, [1])) == [(0, 6)]
         with pytest.raises(ValueError, match="part 1 is wrong"):
@@ -56,6 +75,7 @@ def test_a_worker_that_dies_is_tried_again_but_not_for_ever(tmp_path, monkeypatc
         monkeypatch.setattr("labeltide._workers.TRIES", 1)
         with pytest.raises(ChildProcessError, match="A worker process died"):
             list(engine.run(always_die, None, [1]))
+    assert current_workers().count == 1
 
 
 @pytest.mark.parametrize(
@@ -84,16 +104,16 @@ def assert_same(first, second):
     np.testing.assert_array_equal(first.noise_matrices_, second.noise_matrices_)
 
 
-def test_tide_has_the_same_bits_with_several_workers(alone):
-    with lt.workers(2):
+def test_tide_has_the_same_bits_with_several_workers(alone, engine):
+    with two_workers(engine):
         many = lt.TideClassifier(epochs=4, hidden_size=32, random_state=0, device="cpu").fit(*study())
     assert_same(alone, many)
 
 
-def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, monkeypatch):
+def test_bootstrap_replicates_have_the_same_bits_with_several_workers(alone, engine, monkeypatch):
     monkeypatch.setattr("labeltide.inference.bootstrap.MIN_STEPS_FOR_WORKERS", 0)
     here = noise_replicates(alone.training_, 6)
-    with lt.workers(2):
+    with two_workers(engine):
         there = noise_replicates(alone.training_, 6)
     np.testing.assert_array_equal(here, there)
 
@@ -104,11 +124,10 @@ def noise_replicates(training, count):
     return refit(training.data, members, [family] * count, training.parameters).parameters.matrices.numpy()
 
 
-def test_few_tasks_share_all_cores(monkeypatch):
+def test_few_tasks_share_all_cores(engine, monkeypatch):
     monkeypatch.setattr(_workers, "usable_cores", lambda: 6)
-    with lt.workers(2) as engine:
-        assert sorted(engine.run(count_threads, None, [0, 0, 0])) == [(0, 3), (1, 3), (2, 3)]
-        assert list(engine.run(count_threads, None, [0])) == [(0, 6)]
+    assert sorted(engine.run(count_threads, None, [0, 0, 0])) == [(0, 3), (1, 3), (2, 3)]
+    assert list(engine.run(count_threads, None, [0])) == [(0, 6)]
 
 
 def count_threads(shared, part):

@@ -11,6 +11,8 @@ from auditing.tables import make_table
 from labeltide.auditing import fitting
 from labeltide.chain.passes import MIN_CLUSTERS, ChainData, TrainingEvidence
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 
 def table_of(n_steps, window=100):
     labels = np.zeros((n_steps // window, window, 1), dtype=np.int8)
@@ -89,6 +91,7 @@ def test_sequences_are_clusters_unless_one_holds_a_large_share_of_the_labels():
 @pytest.mark.parametrize("people", [1, 2, 8])
 def test_an_audit_fits_with_its_sequences_as_clusters(people, monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 2)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 4)
     given = []
     fit = lt.TideClassifier.fit

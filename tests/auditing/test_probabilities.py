@@ -8,6 +8,8 @@ import pytest
 import labeltide as lt
 from labeltide.auditing import reading
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 N, STEPS = 40, 50
 NAMES = np.array(["REM", "wake"])
 

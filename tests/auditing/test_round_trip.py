@@ -107,7 +107,7 @@ def edit(path, type_verdict, rewrites):
     return typed
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     classes=st.sampled_from(CLASSES),
     sequences=st.lists(st.sampled_from(SEQUENCES), min_size=2, max_size=PEOPLE, unique=True),

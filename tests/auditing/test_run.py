@@ -23,6 +23,8 @@ from labeltide.data.studies import simulate_study
 from labeltide.demo import compare_with_truth
 from labeltide.training import Checkpoint
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 COLUMNS = ["row", "sequence", "time", "annotator", "clock", "recorded", "probability_right"]
 COLUMNS += [
     "probability_contested",
@@ -41,6 +43,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 def tiny(monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 3)
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())  # the audit of `real` plants errors
 
 
 @pytest.fixture
@@ -88,6 +91,10 @@ def test_all_files_are_there_by_the_contract(real):
     assert set(real.noise["clock_name"].to_pylist()) == {"position in the sequence"}
     assert found["other_clocks"] == []
     assert b"study.csv" in (real.folder / "report.html").read_bytes()
+
+
+def test_a_full_audit_reports_what_became_of_planted_errors(real):
+    assert "planted" in {check["name"] for check in real.summary["diagnostics"]}
 
 
 def test_each_annotator_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):

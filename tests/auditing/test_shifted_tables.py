@@ -11,6 +11,8 @@ from auditing.nights import write_night
 from labeltide.auditing.alignment import find_patterns, find_table_shifts
 from labeltide_bench.tables import read_audit_table
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 
 @pytest.fixture(scope="module")
 def late_audit(tmp_path_factory):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import labeltide as lt
-from auditing.streaming.quick import WINDOW, QuickTide, study
+from auditing.streaming.quick import WINDOW, fit_quickly, study
 from labeltide.auditing import fitting, reading
 from labeltide.auditing.fitting import TableSize, check_training_memory, most_windows, training_bytes
 from labeltide.auditing.options import read_train_on
@@ -69,10 +69,7 @@ def test_memory_for_training_grows_with_all_that_it_holds():
 def test_audits_in_memory_and_in_parts_learn_from_as_many_labels(tmp_path, monkeypatch, most_rows):
     from pyarrow import parquet
 
-    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
-    monkeypatch.setattr(fitting, "plant", lambda *_: ())
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    fit_quickly(monkeypatch)
     monkeypatch.setattr(reading, "_may_be_large", lambda path: True)
     monkeypatch.setattr(reading, "MAX_ROWS", most_rows)
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 20 * WINDOW)

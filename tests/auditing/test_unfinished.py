@@ -18,6 +18,8 @@ from labeltide.auditing.results import restore_interrupted
 from labeltide.auditing.resume import read_evidence, write_evidence
 from labeltide.estimators import TideClassifier
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 TIMES = ("created", "seconds")
 
 

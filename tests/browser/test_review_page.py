@@ -249,33 +249,34 @@ def test_controls_are_large_enough_to_touch_and_have_names(tmp_path, serve, visi
     assert ada.progress.startswith("1 of 12")
 
 
+@pytest.mark.usefixtures("few_replicates")
 def test_the_whole_loop_audit_review_audit_again_apply_and_compare(tmp_path, visit_review, monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 6)
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
     table, first, second = tmp_path / "study.csv", tmp_path / "first", tmp_path / "second"
     write_study(simulate_study(people=8, days=1), table)
-    lt.audit(table, out=first)
-    server, address = start_command(first, "--items", "20", "--sample", "40")
+    lt.audit(table, out=first, fast=True)
+    server, address = start_command(first, "--items", "10", "--sample", "20")
     ada = visit_review(address, may_complain=True)
     total = int(ada.progress.split()[2])
-    assert total >= 40
-    ada.press(*(str(1 + number % 4) if number % 5 == 0 else "y" for number in range(30)))
+    assert total >= 20
+    ada.press(*(str(1 + number % 4) if number % 5 == 0 else "y" for number in range(15)))
     ada.press("u", "u", "Control+z")
     server.send_signal(signal.SIGKILL)
     server.wait()
     server, address = start_command(first)
     try:
         ada = visit_review(address)
-        assert ada.progress.startswith(f"27 of {total} decided")
-        ada.press(*["y"] * (total - 28))
+        assert ada.progress.startswith(f"12 of {total} decided")
+        ada.press(*["y"] * (total - 13))
         ada.press_and_stay("y")
         assert ada.progress.startswith(f"{total} of {total} decided, 0 left")
     finally:
         server.terminate()
         server.wait()
-    assert json.loads((first / "audit.json").read_text())["checked"]["rows"][0]["reviewed"] == 40
+    assert json.loads((first / "audit.json").read_text())["checked"]["rows"][0]["reviewed"] == 20
     assert "Checked by people" in (first / "report.html").read_text()
-    again = lt.audit(table, out=second, decisions=first)
+    again = lt.audit(table, out=second, decisions=first, fast=True)
     assert again.summary["decisions"]["used"] > 0
     corrected = tmp_path / "corrected.parquet"
     lt.apply_decisions(first, corrected)

@@ -10,6 +10,8 @@ import labeltide as lt
 from estimators.test_storage import join, parts, refused
 from labeltide.inference.temporality import estimate_clocks
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 N, STEPS, PERIOD = 200, 12, 12  # 12 x 12 cells
 
 

@@ -10,6 +10,8 @@ import pytest
 import labeltide as lt
 from labeltide.inference.temporality import PartTemporality, read_findings, write_findings
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 
 @pytest.fixture(scope="module")
 def fitted():

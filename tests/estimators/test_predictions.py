@@ -7,6 +7,8 @@ import pytest
 
 import labeltide as lt
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 N, STEPS = 60, 30
 
 

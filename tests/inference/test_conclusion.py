@@ -15,11 +15,14 @@ from labeltide.auditing.page.verdict import write_verdict
 from labeltide.inference.bands import interval_around
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
 
+pytestmark = pytest.mark.usefixtures("few_replicates")
+
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(fitting, "EPOCHS", 12)
     monkeypatch.setattr(fitting, "HIDDEN_SIZE", 8)
+    monkeypatch.setattr(fitting, "plant", lambda *_: ())
 
 
 @pytest.fixture

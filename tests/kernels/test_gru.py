@@ -37,7 +37,7 @@ def assert_both_ways_agree(layer, features):
 
 
 @compiled
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     members=st.integers(1, 4),
     batch=st.integers(1, 20),

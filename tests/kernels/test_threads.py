@@ -52,16 +52,16 @@ def test_matrix_products_keep_to_one_thread_and_get_their_number_back():
 
 @pytest.mark.usefixtures("two_threads", "any_variant")
 def test_fits_side_by_side_equal_fits_one_after_the_other(any_variant):
-    alone = [fit(seed) for seed in range(4)]
-    together, after = [None] * 4, [None] * 4
-    start = threading.Barrier(4)
+    alone = [fit(seed) for seed in range(3)]
+    together, after = [None] * 3, [None] * 3
+    start = threading.Barrier(3)
 
     def work(seed):
         start.wait()
         together[seed] = fit(seed)
         after[seed] = torch.get_num_threads()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -82,7 +82,7 @@ def by_autograd(fleet, data, objective, rows, multipliers):
 
 
 @compiled
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     members=st.integers(1, 3),
     batch=st.integers(1, 20),

@@ -4,14 +4,13 @@ import logging
 import multiprocessing
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fresh_process import run_code
 from labeltide.noise.simulate import make_noise
 from labeltide_bench.evaluation import average_rate
 from labeltide_bench.studies import run_study
@@ -251,5 +250,5 @@ def test_the_benchmark_starts_without_what_only_pages_and_commands_need():
         "from labeltide_bench.studies import read_study, run_study\n"
         "print({'cyclopts', 'matplotlib', 'jinja2', 'pooch'} & set(sys.modules))"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answer = run_code(code)
     assert answer.stdout.strip() == "set()"

@@ -7,6 +7,7 @@ import numpy as np
 from auditing.stub import StubTide
 from labeltide._validation import steps_mask
 from labeltide.auditing import fitting, reading, survey
+from labeltide.auditing.resume import UnfinishedAudit
 from labeltide.data.studies import simulate_study
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
@@ -52,12 +53,22 @@ class QuickTide(TideClassifier):
     save = save_fit
 
 
-def stream_quickly(monkeypatch):
-    """No training, small parts, and every file read in parts."""
+KEPT = {name: getattr(UnfinishedAudit, name) for name in ("keep_fit", "keep_findings")}
+
+
+def fit_quickly(monkeypatch, keep=False):
+    """No training; `keep` writes the fit to disk five more times, as real audits do, which can then be resumed."""
     monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
     monkeypatch.setattr(fitting, "plant", lambda *_: ())
     for name in ("thin_evidence", "thin_for_tests"):
         monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    for name, usual in KEPT.items():
+        monkeypatch.setattr(UnfinishedAudit, name, usual if keep else lambda *_: None)
+
+
+def stream_quickly(monkeypatch, keep=False):
+    """No training, small parts, and every file read in parts."""
+    fit_quickly(monkeypatch, keep)
     monkeypatch.setattr(reading, "MAX_ROWS", 100)
     monkeypatch.setattr(reading, "_may_be_large", lambda path: True)
     monkeypatch.setattr(survey, "CHUNK_ROWS", 300)

@@ -115,6 +115,7 @@ def test_workers_judge_with_the_same_bytes(tmp_path):
 
 
 def test_a_killed_audit_goes_on_with_the_same_bytes(tmp_path, monkeypatch):
+    stream_quickly(monkeypatch, keep=True)
     path = write(tmp_path / "study.parquet")
     whole = run(path, tmp_path / "whole")
     judge, calls = judging.judge_lines, []
@@ -137,6 +138,7 @@ def test_a_killed_audit_goes_on_with_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_an_audit_of_another_table_does_not_go_on(tmp_path, monkeypatch):
+    stream_quickly(monkeypatch, keep=True)
     path = write(tmp_path / "study.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judging, "judge_lines", lambda *_: 1 / 0)

@@ -9,7 +9,7 @@ from pyarrow import csv, parquet
 
 import labeltide as lt
 from auditing.reviewed import decide
-from auditing.streaming.quick import WINDOW, QuickTide, study
+from auditing.streaming.quick import WINDOW, stream_quickly, study
 from auditing.streaming.test_run import assert_same_files
 from labeltide.auditing import fitting, sampling, survey
 from labeltide.auditing import reading as source
@@ -25,12 +25,7 @@ PARTS = ("The table is read in", "The rows were not ordered")  # sentences that 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No training, and small parts."""
-    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
-    monkeypatch.setattr(fitting, "plant", lambda *_: ())
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
-    monkeypatch.setattr(source, "_may_be_large", lambda path: True)
-    monkeypatch.setattr(survey, "CHUNK_ROWS", 300)
+    stream_quickly(monkeypatch)
 
 
 def messy():
@@ -70,7 +65,8 @@ def write(folder, ending, table=None):
 
 
 def both(path, folder, monkeypatch, **more):
-    """The audit in memory, and that in parts."""
+    """The audit in memory, and that in parts; nobody reads their pages."""
+    monkeypatch.setattr("labeltide.auditing.run.write_page", lambda *_: None)
     audits = []
     for name, most in (("memory", 10**9), ("parts", 0)):
         monkeypatch.setattr(source, "MAX_ROWS", most)
@@ -140,8 +136,15 @@ def with_times(table, write):
     return table.set_column(table.column_names.index("time"), "time", times)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
-@pytest.mark.parametrize("form", ["%d/%m/%Y %I:%M %p", "%d.%m.%Y %H:%M", "%Y-%m-%dT%H:%M+02:00"])
+@pytest.mark.parametrize(
+    ("form", "ending"),
+    [
+        ("%d/%m/%Y %I:%M %p", "csv"),  # a text in any file
+        ("%d.%m.%Y %H:%M", "parquet"),
+        ("%Y-%m-%dT%H:%M+02:00", "csv"),
+        ("%Y-%m-%dT%H:%M+02:00", "parquet"),
+    ],
+)
 def test_written_dates_are_read_in_parts_as_in_memory(tmp_path, monkeypatch, form, ending):
     late = with_times(messy(), lambda time: (time + timedelta(days=20)).strftime(form))  # no day that may be a month
     memory, parts = both(write(tmp_path, ending, late), tmp_path, monkeypatch, clock="hour_of_day", time="time")

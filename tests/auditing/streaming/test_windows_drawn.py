@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 import labeltide as lt
-from auditing.streaming.quick import WINDOW, QuickTide, study
+from auditing.streaming.quick import WINDOW, fit_quickly, study
 from labeltide.auditing import fitting, run, sampling, survey
 from labeltide.auditing import reading as source
 
@@ -27,10 +27,7 @@ def in_parts(monkeypatch):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(fitting, "TideClassifier", QuickTide)
-    monkeypatch.setattr(fitting, "plant", lambda *_: ())
-    for name in ("thin_evidence", "thin_for_tests"):
-        monkeypatch.setattr(fitting, name, lambda training, *_: training)
+    fit_quickly(monkeypatch)
 
 
 @pytest.fixture
