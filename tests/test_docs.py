@@ -36,12 +36,8 @@ def code_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=page_name)
 def test_every_line_of_code_runs(page, tmp_path):
-<<<<<<< HEAD
-    result = run(QUICK + code_of(page), tmp_path)
-=======
     code = code_of(page)
     result = run(QUICK * bool(re.search("audit|estimate_|temporality_", code)) + code, tmp_path)
->>>>>>> sh
     assert result.returncode == 0, result.stderr
 
 

@@ -21,12 +21,8 @@ def run(code, folder):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_runs(path, tmp_path):
-<<<<<<< HEAD
-    result = run(FAST + path.read_text(), tmp_path)  # tests/auditing/test_run.py audits at full length
-=======
     code = path.read_text()
     result = run(FAST * ("audit(" in code) + code, tmp_path)  # tests/auditing/test_run.py audits at full length
->>>>>>> sh
     assert result.returncode == 0, result.stderr
     assert result.stdout
 
