@@ -156,6 +156,10 @@ def measure(
             "promised": round(float(audit.expected_false_alarms), 4),
             "share": round(float(audit.share_wrong), 4),
             "ways": {OURS: judge(flags, quality, wrong)},
+            "kinds": {  # flags, and how many of them are false alarms
+                kind: [int((flags & kinds).sum()), int((flags & kinds & ~wrong).sum())]
+                for kind, kinds in ((kind, audit.kind[there] == kind) for kind in ("isolated", "run"))
+            },
             "seconds": {way: round(value, 2) for way, value in seconds.items()},
         }
 
@@ -251,6 +255,19 @@ def write_page(records: list[dict[str, Any]], path: Path) -> None:
             mean = f"{gain.mean():+.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f}" if len(gain) > 1 else ""
             shown = " | ".join(map(str, (len(gain), *counts, mean)))
             lines.append(f"| {measure_name.upper()} against {way}, {rate:.0%} | {shown} |")
+    if any("kinds" in record for record in records):
+        lines += [
+            "",
+            "## False alarms among flags, by kind",
+            "",
+            "| set | fits | isolated: flags | false | run: flags | false |",
+        ]
+        lines += ["|---|--:|--:|--:|--:|--:|"]
+        for name in SETS:
+            some = [record["kinds"] for record in records if record["key"][0] == name and "kinds" in record]
+            counts = {kind: np.sum([of[kind] for of in some], 0) for kind in ("isolated", "run")} if some else {}
+            cells = (f"{flags} | {100 * false / max(flags, 1):.1f} %" for flags, false in counts.values())
+            lines += [f"| {name} | {len(some)} | {' | '.join(cells)} |"] if some else []
     lines += ["", "Fits of one set share its recordings; ± is one standard error as if they did not.", ""]
     path.write_text("\n".join(lines))
 
