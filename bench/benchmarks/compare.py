@@ -314,10 +314,15 @@ def people(study: contested.Study, few: bool) -> Iterator[dict[str, Any]]:
             DAWID_SKENE: simple.probabilities @ simple.matrices.mean(0),
         }
         judge = left_out[there]
+        right = {way: (label == judge).mean() for way, label in labels.items()}
+        tied = votes == votes.max(
+            1, keepdims=True
+        )  # crowd-kit's majority takes the first of these, in order of classes
+        right["majority, ties at random"] = (tied[np.arange(len(judge)), judge] / tied.sum(1)).mean()
         yield {
             "left out": annotator,
             "steps": int(there.sum()),
-            "right": {way: round(float((label == judge).mean()), 4) for way, label in labels.items()},
+            "right": {way: round(float(share), 4) for way, share in right.items()},
             "loss": {way: contested._log_loss(chance, judge) for way, chance in predicted.items()},
             "seconds": _rounded(seconds),
         }

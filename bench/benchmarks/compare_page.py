@@ -17,7 +17,9 @@ probability of its own. "Two camps": two of five take half of the events of one 
 annotator is left out in turn and judges the consensus of the others; ± is one standard error over draws, in the tables
 of people over annotators. crowd-kit's methods and cleanlab run with their defaults; GLAD and MACE of records that
 others have renewed are from 2026-11-16. Best of a line in bold, also those within one standard error of it by paired
-differences."""
+differences. crowd-kit's majority gives ties to the class that comes first: with two annotators of seizures, to "no
+seizure", which is right more often; "ties at random" is what a majority that does not know the order gets on
+average."""
 LOSS = """Log-loss of the left-out annotator's labels. For the majority: shares of votes, half a vote added for each
 label. For Dawid and Skene: the posterior times the mean confusion matrix, which is computed here and not by crowd-
 kit. GLAD and MACE give the probability of the true label, not of what another person would record; they are not

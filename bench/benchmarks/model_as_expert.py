@@ -6,8 +6,9 @@ The agreement of an expert with the others is compared with the agreement of the
 differences are averaged over experts. Recordings and experts are resampled (2,000 times), because both are samples: a
 model is as good as one more expert where the lower end of the one-sided 95 % interval is above minus the margin, here
 two points of agreement. Dreem: six automatic stagers and five scorers; the stagers learned from the scorers' consensus
-on other nights, which favours them. A check of size comes first: simulated models that are worse than the experts by
-just the margin. Writes bench/results/annotators/model_as_expert.md.
+on other nights, which favours them. Helsinki: three experts and no model; each expert stands for one, against the two
+others, to show what the test says of people. A check of size comes first: simulated models that are worse than the
+experts by just the margin. Writes bench/results/annotators/model_as_expert.md.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 MARGIN, DRAWS = 0.02, 2_000
+EVERY = 10  # seconds between the steps taken of the neonates' recordings
 RESULT = Path(__file__).parents[1] / "results" / "annotators" / "model_as_expert.md"
 
 
@@ -111,6 +113,21 @@ def main() -> None:
             answer = "yes" if found.is_as_good() else "not shown"
             cells = f"{100 * found.difference:+.1f} | {100 * found.lower:+.1f} | {answer}"
             lines.append(f"| {part.upper()} | {name.removeprefix('auto_')} | {cells} |")
+    lines += [
+        "",
+        "Neonatal seizures (Helsinki, 79 recordings, one step every ten seconds): each expert in place of a model",
+    ]
+    lines += ["against the two others, in points of agreement:", ""]
+    lines += ["| expert | difference | lower end | as good as one more expert |", "|---|--:|--:|---|"]
+    table = pq.read_table(Path(arguments.data) / "neonatal_seizure" / "annotations_1s.parquet")
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    recording = columns["record"]
+    steps = np.concatenate([np.flatnonzero(recording == name)[::EVERY] for name in np.unique(recording)])
+    experts = np.stack([columns[f"expert_{name}"][steps] for name in "ABC"], 1)
+    for place, name in enumerate("ABC"):
+        found = replace_experts(experts[:, place], np.delete(experts, place, 1), recording[steps])
+        answer = "yes" if found.is_as_good() else "not shown"
+        lines.append(f"| {name} | {100 * found.difference:+.1f} | {100 * found.lower:+.1f} | {answer} |")
     RESULT.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 

@@ -2,6 +2,8 @@
 
     pip install cleanlab      # not a dependency
     python bench/benchmarks/predictions.py --data DATA      # or LABELTIDE_DATA=DATA; goes on with what is missing
+    python bench/benchmarks/predictions.py --data DATA --rates 0.1 --without-cleanlab --out FOLDER    # another machine
+    python bench/benchmarks/predictions.py --data DATA --add FOLDER     # its records, and cleanlab's half
 
 Eight sets of whole recordings, cut into windows of 100 steps; six shapes of noise over the window at 10 and 30 %. A
 logistic regression, gradient boosting and a small network learn the wrong labels, five folds by recording, and predict
@@ -62,23 +64,46 @@ def main() -> None:
     parser.add_argument("--out", default="bench/results/flags", help="folder for the records")
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e9, help="after which no further draw is begun")
+    parser.add_argument("--sets", nargs="*", choices=SETS, default=SETS)
+    parser.add_argument("--rates", nargs="*", type=float, choices=RATES, default=RATES)
+    parser.add_argument("--without-cleanlab", action="store_true", help="measure labeltide alone")
+    parser.add_argument("--add", type=Path, nargs="*", default=(), help="folders of such records, for cleanlab's half")
     arguments = parser.parse_args()
     if arguments.data is None:
         parser.error("Say where the data sets are: --data FOLDER, or LABELTIDE_DATA.")
     out = Path(arguments.out)
     file = out / "predictions.jsonl"
-    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    records = _read(file)
     done = {tuple(record["key"]) for record in records}
+    added = [record for folder in arguments.add for record in _read(folder / "predictions.jsonl")]
+    halves = [record for record in added if tuple(record["key"]) not in done]
+    done |= {tuple(record["key"]) for record in halves}
     started, every = time.perf_counter(), load(Path(arguments.data))
-    for draw, rate, shape, name in product(range(arguments.draws), RATES, SHAPES, SETS):
-        if (name, shape, rate, draw) in done or time.perf_counter() - started > 60 * arguments.minutes:
+    for half in halves:
+        name, *draw = half["key"]
+        records.append(compare(half, *windows(every[name]), *draw))
+        _write(file, records)
+    for draw, rate, shape, name in product(range(arguments.draws), arguments.rates, SHAPES, arguments.sets):
+        late = time.perf_counter() - started > 60 * arguments.minutes
+        if (name, shape, rate, draw) in done or late or arguments.add:
             continue
         study = windows(every[name])
         for record in measure(*study, shape, rate, draw):
-            records.append({"key": [name, shape, rate, draw], **record})
+            whole = record if arguments.without_cleanlab else compare(record, *study, shape, rate, draw)
+            records.append({"key": [name, shape, rate, draw], **whole})
             print(records[-1]["key"], record["model"], {way: v["f1"] for way, v in record["ways"].items()}, flush=True)
-        file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    write_page(records, out / "predictions.md")
+            _write(file, records)
+    if not arguments.without_cleanlab:
+        write_page(records, out / "predictions.md")
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _write(file: Path, records: list[dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def windows(recordings: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -107,33 +132,21 @@ def windows(recordings: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray
 def measure(
     X: np.ndarray, clean: np.ndarray, recording: np.ndarray, shape: str, rate: float, draw: int
 ) -> Iterator[dict[str, Any]]:
-    """One record for each model."""
-    n_classes, there = int(clean.max()) + 1, clean >= 0
-    noise = lt.make_noise(shape, n_classes=n_classes, n_steps=WINDOW, rate=rate)
-    y = np.where(there, lt.corrupt(clean.clip(0), noise, random_state=draw), -1).reshape(clean.shape).astype(int)
-    wrong, tenth = (y != clean)[there], np.broadcast_to(np.arange(WINDOW) * TENTHS // WINDOW, y.shape)[there]
-    groups = np.broadcast_to(recording[:, None], y.shape)[there]
-    for name, make in MODELS.items():
-        folds = GroupKFold(min(5, len(np.unique(recording))))
+    """One record for each model, of labeltide alone."""
+    y, wrong = draw_labels(clean, shape, rate, draw)
+    there = clean >= 0
+    for name in MODELS:
         started = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = cross_val_predict(make(), X[there], y[there], groups=groups, cv=folds, method="predict_proba")
+        found = predict(name, X, y, recording, there)
         learning = time.perf_counter() - started
-        probabilities = np.full((*y.shape, n_classes), 1 / n_classes)
+        probabilities = np.full((*y.shape, found.shape[1]), 1 / found.shape[1])
         probabilities[there] = found
         started = time.perf_counter()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             audit = lt.audit_predictions(probabilities, y, clusters=recording, fdr=FDR)
             flags, quality = audit.is_issue[there], audit.quality[there]
-        seconds = {OURS: time.perf_counter() - started}
-        ways = {OURS: {**score(flags, wrong), "auprc": average_precision_score(wrong, 1 - quality)}}
-        for way, groups_of_steps in ((POOLED, np.zeros_like(tenth)), (BY_TENTH, tenth)):
-            started = time.perf_counter()
-            flags, quality = cleanlab(y[there], found, groups_of_steps)
-            seconds[way] = time.perf_counter() - started
-            ways[way] = {**score(flags, wrong), "auprc": average_precision_score(wrong, 1 - quality)}
+        seconds = {"learning": learning, OURS: time.perf_counter() - started}
         yield {
             "model": name,
             "labels": int(wrong.size),
@@ -142,9 +155,59 @@ def measure(
             "warned": sorted({str(each.message).split(".")[0] for each in warned if each.category is lt.NoiseWarning}),
             "promised": round(float(audit.expected_false_alarms), 4),
             "share": round(float(audit.share_wrong), 4),
-            "ways": {way: {key: round(float(value), 4) for key, value in of.items()} for way, of in ways.items()},
-            "seconds": {way: round(value, 2) for way, value in {"learning": learning, **seconds}.items()},
+            "ways": {OURS: judge(flags, quality, wrong)},
+            "kinds": {  # flags, and how many of them are false alarms
+                kind: [int((flags & kinds).sum()), int((flags & kinds & ~wrong).sum())]
+                for kind, kinds in ((kind, audit.kind[there] == kind) for kind in ("isolated", "run"))
+            },
+            "seconds": {way: round(value, 2) for way, value in seconds.items()},
         }
+
+
+def compare(
+    record: dict[str, Any],
+    X: np.ndarray,
+    clean: np.ndarray,
+    recording: np.ndarray,
+    shape: str,
+    rate: float,
+    draw: int,
+) -> dict[str, Any]:
+    """A record with cleanlab's half: the same labels, and the same model fitted again."""
+    y, wrong = draw_labels(clean, shape, rate, draw)
+    there = clean >= 0
+    tenth = np.broadcast_to(np.arange(WINDOW) * TENTHS // WINDOW, y.shape)[there]
+    found = predict(record["model"], X, y, recording, there)
+    ways, seconds = dict(record["ways"]), dict(record["seconds"])
+    for way, groups in ((POOLED, np.zeros_like(tenth)), (BY_TENTH, tenth)):
+        started = time.perf_counter()
+        flags, quality = cleanlab(y[there], found, groups)
+        seconds[way] = round(time.perf_counter() - started, 2)
+        ways[way] = judge(flags, quality, wrong)
+    return record | {"ways": ways, "seconds": seconds}
+
+
+def draw_labels(clean: np.ndarray, shape: str, rate: float, draw: int) -> tuple[np.ndarray, np.ndarray]:
+    """Recorded labels of clean ones, and which of those that are there are wrong."""
+    there = clean >= 0
+    noise = lt.make_noise(shape, n_classes=int(clean.max()) + 1, n_steps=WINDOW, rate=rate)
+    y = np.where(there, lt.corrupt(clean.clip(0), noise, random_state=draw), -1).reshape(clean.shape).astype(int)
+    return y, (y != clean)[there]
+
+
+def predict(name: str, X: np.ndarray, y: np.ndarray, recording: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Probabilities of a model that learned the recorded labels of other recordings: (labelled steps, classes)."""
+    groups = np.broadcast_to(recording[:, None], y.shape)[there]
+    folds = GroupKFold(min(5, len(np.unique(recording))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cross_val_predict(MODELS[name](), X[there], y[there], groups=groups, cv=folds, method="predict_proba")
+
+
+def judge(flags: np.ndarray, quality: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    """Scores of flags, and the area under the precision-recall curve of quality."""
+    scores = {**score(flags, wrong), "auprc": average_precision_score(wrong, 1 - quality)}
+    return {key: round(float(value), 4) for key, value in scores.items()}
 
 
 def cleanlab(y: np.ndarray, probabilities: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -192,6 +255,19 @@ def write_page(records: list[dict[str, Any]], path: Path) -> None:
             mean = f"{gain.mean():+.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f}" if len(gain) > 1 else ""
             shown = " | ".join(map(str, (len(gain), *counts, mean)))
             lines.append(f"| {measure_name.upper()} against {way}, {rate:.0%} | {shown} |")
+    if any("kinds" in record for record in records):
+        lines += [
+            "",
+            "## False alarms among flags, by kind",
+            "",
+            "| set | fits | isolated: flags | false | run: flags | false |",
+        ]
+        lines += ["|---|--:|--:|--:|--:|--:|"]
+        for name in SETS:
+            some = [record["kinds"] for record in records if record["key"][0] == name and "kinds" in record]
+            counts = {kind: np.sum([of[kind] for of in some], 0) for kind in ("isolated", "run")} if some else {}
+            cells = (f"{flags} | {100 * false / max(flags, 1):.1f} %" for flags, false in counts.values())
+            lines += [f"| {name} | {len(some)} | {' | '.join(cells)} |"] if some else []
     lines += ["", "Fits of one set share its recordings; ± is one standard error as if they did not.", ""]
     path.write_text("\n".join(lines))
 

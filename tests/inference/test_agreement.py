@@ -132,3 +132,12 @@ def test_the_jackknife_holds_the_truth_about_as_often_as_it_says():
         line = lt.event_agreement(first, second).to_pylist()[0]
         hits += line["kappa_lower"] <= 0.6 <= line["kappa_upper"]  # 20 % differ, and half are by chance the same
     assert 0.88 <= hits / draws <= 1.0
+
+
+def test_kappas_of_many_annotators_are_those_of_pairs():
+    rng = np.random.default_rng(0)
+    y = rng.integers(-1, 3, (4, 25, 60))
+    kappas = lt.agreement(y, classes=range(3)).cohen
+    for first, second in ((3, 7), (58, 12)):
+        pair = lt.agreement(y[..., [first, second]], classes=range(3)).cohen[0, 1]
+        np.testing.assert_allclose(kappas[[first, second], [second, first]], pair)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 import labeltide as lt
+from labeltide.chain import annotators
 from labeltide.chain.annotators import Candidate
 
 STEPS, N = 20, 60
@@ -150,3 +153,19 @@ def test_an_adversary_and_steady_annotators_get_a_test_of_drift(draw):
     truth = lt.make_sequences(n=150, n_steps=50, n_features=2, stay=0.9, random_state=draw).labels[..., 0].astype(int)
     wrong = np.random.default_rng([draw, 2]).random((150, 50, 5)) < [0.1, 0.2, 0.25, 0.3, 0.9]
     assert np.isfinite(lt.consensus(np.where(wrong, 1 - truth[..., None], truth[..., None])).drift).all()
+
+
+def test_parts_that_are_computed_one_after_another_save_memory_and_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    truth = np.repeat(rng.integers(0, 40, (40, 10)), 10, axis=1)
+    y = np.where(rng.random((*truth.shape, 3)) < 0.3, rng.integers(0, 40, (*truth.shape, 3)), truth[..., None])
+    results, peaks = [], []
+    for numbers in (2**23, 2**14):
+        monkeypatch.setattr(annotators, "MAX_NUMBERS", numbers)
+        tracemalloc.start()
+        results.append(lt.consensus(y, classes=range(40)))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    np.testing.assert_allclose(results[0].probabilities, results[1].probabilities, atol=1e-4)
+    np.testing.assert_allclose(results[0].another, results[1].another, atol=1e-4)
+    assert peaks[1] < 0.7 * peaks[0]
