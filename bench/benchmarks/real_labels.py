@@ -39,6 +39,7 @@ DRAWS, SEEDS = 2, 5
 PROMISED, WORST = 0.10, 0.15  # false alarms: in the mean, and in the worst set
 STAGES = np.array(["W", "N1", "N2", "N3", "REM"])
 HOUR, ADDED, EPOCHS_PER_HOUR = 4.0, 0.05, 120
+ISOLATES = {0x2068: None, 0x2069: None}  # marks around names of the user
 WAKE_KEPT = 60  # epochs of wake kept on either side of the sleep of a night
 OTHERS = {"scorer_1": ["scorer_2", "scorer_3", "scorer_4", "scorer_5"], "label_RA": ["label_MN_fixed"]}
 
@@ -303,7 +304,8 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
             ]
             lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Headlines with errors by hand:", ""]
-    lines += [f"- {r['data']}, seed {r['seed']}: {r['headline']}" for r in records if r["touched"]]
+    headlines = [(f"- {r['data']}, seed {r['seed']}", r["headline"]) for r in records if r["touched"]]
+    lines += [f"{which}: {text.translate(ISOLATES)}" for which, text in headlines]
     return lines
 
 
