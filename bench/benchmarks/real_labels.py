@@ -285,7 +285,8 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
         parts = {touched: [r for r in records if (r["data"], r["touched"]) == (name, touched)] for touched in (0, 1)}
         for touched, part in [each for each in parts.items() if each[1]]:
             before = {record["seed"]: record["rate"] for record in parts[0]}
-            over = [f"{(r['rate'] - before[r['seed']]) / r['changed']:.2f}" for r in part if r["touched"]]
+            pairs = [record for record in part if record["touched"] and record["seed"] in before]
+            over = [f"{(r['rate'] - before[r['seed']]) / r['changed']:.2f}" for r in pairs]
             flags = [set(record["flags"]) for record in part]  # on labels that nobody touched
             recur = [len(a & b) / max(len(a), 1) for a, b in zip(flags, [*flags[1:], flags[0]], strict=True)]
             counts = np.array(list(part[0]["bouts"].values())).sum(0)
