@@ -5,7 +5,7 @@
 The studies are those of checked_rate.py: 40 people with 500 labels each, eight kinds of models. Up to 300 labels are
 reviewed, and somebody looks after every item. The worst stopping rule ends at the first look whose interval misses the
 truth. Intervals of a confidence sequence are nested, so it misses at some look if it misses at the last. The interval
-for a size that was fixed beforehand is looked at after every tenth item of every fortieth study, for comparison.
+for a size that was fixed beforehand is looked at after every tenth item of every sixtieth study, for comparison.
 
 In these studies the review goes on until the bound on what is still wrong is reached, if need be to the last label,
 and the forecast that was made after 30 items is compared with that.
@@ -34,7 +34,7 @@ from labeltide.inference.review import (
 
 ITEMS, SEED, FIRST = 300, 72_000, 30
 TARGETS = (0.1, 0.05)  # of the bound on what is still wrong, forecast after FIRST items
-EVERY = 40  # studies, one is looked at closely
+EVERY = 60  # studies, one is looked at closely
 LOOKS = 60  # sizes of the review from FIRST to all labels, among which the needed one is sought
 
 

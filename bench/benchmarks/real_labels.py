@@ -39,6 +39,7 @@ DRAWS, SEEDS = 2, 5
 PROMISED, WORST = 0.10, 0.15  # false alarms: in the mean, and in the worst set
 STAGES = np.array(["W", "N1", "N2", "N3", "REM"])
 HOUR, ADDED, EPOCHS_PER_HOUR = 4.0, 0.05, 120
+ISOLATES = {0x2068: None, 0x2069: None}  # marks around names of the user
 WAKE_KEPT = 60  # epochs of wake kept on either side of the sleep of a night
 OTHERS = {"scorer_1": ["scorer_2", "scorer_3", "scorer_4", "scorer_5"], "label_RA": ["label_MN_fixed"]}
 
@@ -284,7 +285,8 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
         parts = {touched: [r for r in records if (r["data"], r["touched"]) == (name, touched)] for touched in (0, 1)}
         for touched, part in [each for each in parts.items() if each[1]]:
             before = {record["seed"]: record["rate"] for record in parts[0]}
-            over = [f"{(r['rate'] - before[r['seed']]) / r['changed']:.2f}" for r in part if r["touched"]]
+            pairs = [record for record in part if record["touched"] and record["seed"] in before]
+            over = [f"{(r['rate'] - before[r['seed']]) / r['changed']:.2f}" for r in pairs]
             flags = [set(record["flags"]) for record in part]  # on labels that nobody touched
             recur = [len(a & b) / max(len(a), 1) for a, b in zip(flags, [*flags[1:], flags[0]], strict=True)]
             counts = np.array(list(part[0]["bouts"].values())).sum(0)
@@ -303,7 +305,8 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
             ]
             lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Headlines with errors by hand:", ""]
-    lines += [f"- {r['data']}, seed {r['seed']}: {r['headline']}" for r in records if r["touched"]]
+    headlines = [(f"- {r['data']}, seed {r['seed']}", r["headline"]) for r in records if r["touched"]]
+    lines += [f"{which}: {text.translate(ISOLATES)}" for which, text in headlines]
     return lines
 
 
