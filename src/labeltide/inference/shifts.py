@@ -39,7 +39,7 @@ DRAWS = 999
 SURE = 0.01  # level at which labels and signals are taken to be related
 LEVEL = 0.95
 RECORDING_LEVEL = 0.05  # familywise, over recordings
-ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on a shift
+ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on the shift of a single sequence
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
 MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
 MIN_SPREAD = 1.0  # by hand: of delays, in steps, from which single changes are moved
@@ -137,11 +137,11 @@ class Shifts(ShortRepr):
 
     @property
     def assumed(self) -> np.ndarray:
-        """The shift of each sequence that a fit or an audit acts on: what is found at 1 %, else none.
+        """The shift of each sequence that a fit or an audit acts on: its own at 1 %, else the common lag at 5 %.
 
         Where the delay varies by more than its mean, as of an annotator who repeats the last label, labels stay.
         """
-        common = self.lag if self.lag is not None and self.p_value < ALIGN_LEVEL and not self.varies else 0
+        common = self.lag if self.lag is not None and self.is_shifted and not self.varies else 0
         return np.where(self.own_p_value < ALIGN_LEVEL, self.own_shift, common)
 
     def align(self, y: ArrayLike) -> np.ndarray:
@@ -405,24 +405,13 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     own_p_value[order] = np.minimum(1, np.maximum.accumulate(raw[order] * np.arange(len(order), 0, -1)))
     own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
     ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
-    spread = _find_spread(units, evidence, own_shift)
+    moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
+    _, _, spread = _find_delays(moved, evidence)
     return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, spread)
 
 
-def _find_spread(units: list[_Unit], evidence: list[np.ndarray], own_shift: np.ndarray) -> float:
-    """Standard deviation of the delays of single changes of label around the lag, in steps."""
-    moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
-    found = _find_delays(moved, evidence)
-    return float("nan") if found is None else _spread_of(found[-1])
-
-
-def _spread_of(posterior: np.ndarray) -> float:
-    shares = posterior.mean(0)
-    return float(np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2))
-
-
-def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    r"""Clear changes of label, their step among all, class before and after; the posterior of their delays.
+def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, float]:
+    r"""Steps at which labels clearly change, the median delay of each, and the standard deviation of all delays.
 
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
@@ -436,7 +425,7 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, np
     is_clear = (np.minimum(step - first, last - step) >= MIN_RUN) & (np.minimum(codes[step - 1], codes[step]) >= 0)
     kept = is_clear & ~np.isin(step, bounds)
     if kept.sum() < MIN_CHANGES:
-        return None
+        return step[:0], step[:0], float("nan")
     first, step, last = first[kept, None], step[kept, None], last[kept, None]
     before, after = codes[step - 1], codes[step]
     near = step + np.arange(2 * REACH)
@@ -457,7 +446,8 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, np
         posterior = likelihoods * shares
         posterior /= posterior.sum(1, keepdims=True)
         shares = posterior.mean(0)
-    return step[:, 0], before[:, 0], after[:, 0], posterior
+    spread = np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2)
+    return step[:, 0], DELAYS[(posterior.cumsum(1) >= 0.5).argmax(1)], float(spread)
 
 
 def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
@@ -473,13 +463,11 @@ def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
         smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
         every, there = np.concatenate(signals), np.concatenate(smoothed)
         means = np.stack([every[there == label].sum(0) / max(1, (there == label).sum()) for label in range(n_classes)])
-        found = _find_delays(smoothed, [signal @ means.T - (means**2).sum(1) / 2 for signal in signals])
-        if found is None or _spread_of(found[-1]) < MIN_SPREAD:
-            continue
-        delays = DELAYS[(found[-1].cumsum(1) >= 0.5).argmax(1)]
-        for step, before, after, delay in zip(*found[:-1], delays, strict=True):
+        ratios = [signal @ means.T - (means**2).sum(1) / 2 for signal in signals]
+        steps, delays, spread = _find_delays(smoothed, ratios)
+        for step, delay in zip(steps, delays, strict=True) if spread >= MIN_SPREAD else ():
             part = slice(*sorted((step, step - delay)))
-            old, new = (before, after) if delay > 0 else (after, before)
+            old, new = there[[step - 1, step]] if delay > 0 else there[[step, step - 1]]
             settled[part, annotator][(settled[part, annotator] == old) & (there[part] == old)] = new
     return settled
 
