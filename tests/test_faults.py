@@ -224,11 +224,11 @@ def test_an_interrupted_fit_leaves_a_session_that_goes_on(monkeypatch):
     expected, n_threads, draw = fit_small(0), torch.get_num_threads(), torch.get_rng_state()
     run_epoch, calls = loop._run_epoch, []
 
-    def interrupted(running):
+    def interrupted(*step):
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return run_epoch(running)
+        return run_epoch(*step)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "_run_epoch", interrupted)

@@ -49,7 +49,7 @@ def test_a_share_that_does_not_move_with_what_was_planted_is_denied():
     assert unreliable_classes([still]).tolist() == [False, True]  # few of its planted errors are found
     _, of_class = check_planted([replace(still, response=1.0)], ["a", "b"])
     assert of_class.is_warning
-    assert "recorded as 'b' are not listed: Of 50 planted errors of this class, 9 were found" in of_class.sentence
+    assert "recorded as 'b' are not listed: of 50 planted errors of this class, 9 were found" in of_class.sentence
 
 
 def test_of_a_large_study_some_recordings_are_taken(study, fitted, monkeypatch):

@@ -92,8 +92,8 @@ def watch_threads(seen):
     """An epoch that also writes down the threads of torch and of the kernels."""
     from labeltide.training.loop import _run_epoch
 
-    def watched(running):
+    def watched(*step):
         seen.append((torch.get_num_threads(), kernel_threads()))
-        return _run_epoch(running)
+        return _run_epoch(*step)
 
     return watched
