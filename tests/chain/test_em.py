@@ -14,6 +14,7 @@ from labeltide.chain.em import (
     fit_chains,
     flat_chain,
     join_evidence,
+    keep_dominant,
     label_chain,
     power_log_prior,
     power_unit,
@@ -74,6 +75,32 @@ def test_states_keep_the_names_of_their_labels():
     data, fits, _, _ = study("static", n_classes=3)
     matrices = label_chain(data, fits, GRID).matrices[0, 0].mean(0)
     assert matrices.argmax(-1).tolist() == [0, 1, 2]
+
+
+def test_no_class_is_recorded_more_often_as_another_than_as_itself():
+    generator = np.random.default_rng(0)
+    shares, stay = np.array([0.62, 0.3, 0.07, 0.01]), np.array([0.9, 0.9, 0.6, 0.5])
+    true = generator.choice(4, (80, 60), p=shares)
+    for t in range(1, 60):
+        kept = generator.random(80) < stay[true[:, t - 1]]
+        true[:, t] = np.where(kept, true[:, t - 1], true[:, t])
+    wrong = generator.random(true.shape) < 0.3
+    recorded = np.where(wrong, (true + generator.integers(1, 4, true.shape)) % 4, true)
+    data = ChainData(
+        torch.tensor(recorded.astype(np.int8))[None, ..., None], torch.ones(80, 60, dtype=torch.bool), None, 60, 4
+    )
+    fits = Members(torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.ones(1, 80))
+    matrices = label_chain(data, fits, np.linspace(0, 1, 60)).matrices[0, 0]
+    right = matrices.diagonal(dim1=-2, dim2=-1)
+    assert bool((matrices <= right[..., None] + 1e-6).all())
+
+
+def test_rows_that_are_mostly_wrong_become_the_likeliest_that_are_not():
+    counts = torch.tensor([[[5.0, 20, 3], [0, 9, 1], [8, 6, 1]]], dtype=torch.float64)
+    kept = keep_dominant(counts / counts.sum(-1, keepdim=True))
+    expected = torch.tensor([[[12.5, 12.5, 3], [0, 9, 1], [5, 5, 5]]], dtype=torch.float64)
+    assert torch.allclose(kept, expected / expected.sum(-1, keepdim=True))
+    assert torch.equal(keep_dominant(kept), kept)
 
 
 def test_evidence_counts_for_what_it_is_worth():

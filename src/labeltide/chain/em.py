@@ -81,6 +81,8 @@ def fit_chains(
     A also enters the normaliser :math:`\sum_j A_{ij} P_{tj}^k`. Bounding its logarithm by the tangent (a
     minorise-maximise step, Hunter and Lange 2004) gives :math:`A_{ij} = N_{ij} / D_{ij}`, expected transitions over
     their exposure, and never lowers the likelihood. Without evidence it is the Baum-Welch update.
+
+    Classes are identified by `keep_dominant`, but for trusted labels or several annotators, which identify them too.
     """
     with torch_on_one_thread() if choose("chain", data.labels.device) == "c" else contextlib.nullcontext():
         coefficients = families.fit_start(parameters.matrices)
@@ -90,10 +92,13 @@ def fit_chains(
             both &= (data.jumps[:, 1:] == 0)[..., None]
         # The weighted number of labels that follow another of the same annotator at once: (members,)
         linked = (both.sum((2, 3)).to(members.weights)[members.labels] * members.weights).sum(1).clamp_min(1.0)
+        one_source = data.trusted is None and parameters.matrices.shape[1] == 1
         for _ in range(iterations):
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)
             matrices = families.noise(coefficients)
+            if one_source:
+                matrices = keep_dominant(matrices)
             start, transition = (
                 normalise((counts[:, 0] + PSEUDO_COUNT) / (counts[:, 1] + PSEUDO_COUNT))
                 for counts in (expected.starts, expected.pairs)
@@ -111,6 +116,22 @@ def fit_chains(
                 bursts = (expected.kept / linked).clamp(0.0, MAX_BURSTS)
             parameters = ChainParameters(start, transition, power, matrices, bursts)
         return FittedChains(parameters, expect(data, members, parameters).log_likelihood)
+
+
+def keep_dominant(matrices: Tensor) -> Tensor:
+    """The likeliest Q in which no class is recorded more often as another than as itself: (..., true, recorded).
+
+    Otherwise a rare class can take over a frequent one (docs/decisions/032-rare-classes.md). A row in which entries
+    exceed the diagonal gets their common mean, the maximum likelihood under the constraint (pool adjacent violators,
+    Ayer and others 1955). Other rows do not change.
+    """
+    is_right = torch.eye(matrices.shape[-1], dtype=torch.bool, device=matrices.device)
+    right = matrices.diagonal(dim1=-2, dim2=-1)[..., None]
+    wrong = matrices.masked_fill(is_right, 0.0)
+    largest = wrong.sort(-1, descending=True).values[..., :-1]
+    pooled = (right + largest.cumsum(-1)) / torch.arange(2, matrices.shape[-1] + 1, device=matrices.device)
+    level = torch.maximum(right, pooled.amax(-1, keepdim=True))
+    return torch.where(is_right, level, wrong.minimum(level))
 
 
 def power_unit(data: ChainData, members: Members, matrices: Tensor) -> Tensor:
