@@ -527,6 +527,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
     3. Their out-of-fold predictions P enter the hidden Markov model as evidence,
        :math:`p(y_t = j \mid y_{t-1} = i, x) \propto A_{ij} P_{tj}^k`. Labels alone (k = 0) and the paper's model (equal
        rows of A, k = 1) are special cases; A and k are estimated by EM from the likelihood of the recorded labels.
+       No class is recorded more often as another than as itself.
        Errors come in bursts where that is clearly likelier than networks that fail in runs.
     4. Families of Q(t) are averaged by cross-validated likelihood.
     5. Distillation (Hinton and others 2015): a last ensemble is trained on the posterior of the true labels, half of
