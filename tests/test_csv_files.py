@@ -81,9 +81,9 @@ def safe(text: str) -> str:
 @pytest.mark.parametrize("kind", ["string", "large", "bytes", "large bytes", "dictionary", "dictionary of bytes"])
 @pytest.mark.parametrize("writer", WHOLE)
 def test_a_table_has_safe_texts_and_numbers(writer, kind, tmp_path):
-    for place, text in enumerate(TEXTS):
-        WHOLE[writer](tables(text)[kind], tmp_path / f"{place}.csv")
-        assert cells(tmp_path / f"{place}.csv")[1] == [safe(text), "-1.5"]
+    for index, text in enumerate(TEXTS):
+        WHOLE[writer](tables(text)[kind], tmp_path / f"{index}.csv")
+        assert cells(tmp_path / f"{index}.csv")[1] == [safe(text), "-1.5"]
 
 
 @pytest.mark.parametrize("name", ["spans.csv", "spans.tsv", "bids.tsv"])

@@ -236,9 +236,9 @@ def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int
     recorded, who, row = lines["recorded"].to_pylist(), lines["annotator"].to_pylist(), lines["row"].to_pylist()
     column = {name: index for index, name in enumerate(columns)}
     corrections: Corrections = {}
-    for place in np.flatnonzero(shifts[rank]).tolist():
-        line = rank[place]
-        label = recorded[rank[source[place]]] if inside[place] else None
+    for index in np.flatnonzero(shifts[rank]).tolist():
+        line = rank[index]
+        label = recorded[rank[source[index]]] if inside[index] else None
         if label != recorded[line]:
             steps = int(shifts[line])
             reason = f"labels moved {abs(steps)} steps {'earlier' if steps > 0 else 'later'}"
@@ -333,10 +333,10 @@ def _values_of_classes(labels: pa.Table, lines: pa.Table, *, has_digest: bool) -
         for (class_, value), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
             found.setdefault(classes.dictionary[class_].as_py(), Counter())[values.dictionary[value].as_py()] += count
         # Without a digest: not the audited table where a value has two classes, or no value of a class its name.
-        said = [value for counts in found.values() for value in counts]
+        known_values = [value for counts in found.values() for value in counts]
         is_named = all(any(is_same_text(str(value), name) for value in counts) for name, counts in found.items())
         is_whole = known.sum() == len(classes) - classes.null_count
-        if not has_digest and not (is_whole and len(set(said)) == len(said) and is_named):
+        if not has_digest and not (is_whole and len(set(known_values)) == len(known_values) and is_named):
             raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
     return {
         name: max(counts, key=lambda value: (str(value) == name, is_same_text(str(value), name), counts[value]))

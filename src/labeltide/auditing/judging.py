@@ -188,19 +188,19 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
     """What speaks for the suggested label, packed in one number: uint64 of shape (lines,), 0 where labels agree."""
     shape = table.index.shape
     best = np.full(shape[0] * shape[1], -1, dtype=np.int8)
-    best[table.place] = suggested
+    best[table.flat_index] = suggested
     best = best.reshape(shape)
     signal = np.zeros((shape[0] * shape[1], scores.signal.shape[1]), dtype=np.float32)
-    signal[table.place] = scores.signal
+    signal[table.flat_index] = scores.signal
     differs = (table.fit_labels >= 0) & (table.fit_labels != best[..., None])
     rates = (job.scorer.judge.error_rates @ job.class_shares).astype(np.float32)  # (annotators or 1, points)
     flat = np.zeros((len(rates), best.size), dtype=np.float32)
-    flat[:, table.place] = rates[:, scores.point]
+    flat[:, table.flat_index] = rates[:, scores.point]
     wrong = np.broadcast_to(np.moveaxis(flat.reshape(len(rates), *shape), 0, -1), table.labels.shape)
     found = find_support(table.fit_labels, differs, best, signal.reshape(*shape, -1), wrong)
     packed = np.zeros(table.labels.shape, dtype=np.uint64)
     packed[differs] = pack_support(found)
-    of_lines = packed.reshape(-1, table.labels.shape[2])[table.place[table.line_step], table.line_annotator]
+    of_lines = packed.reshape(-1, table.labels.shape[2])[table.flat_index[table.line_step], table.line_annotator]
     of_lines[table.line_annotator < 0] = 0
     return of_lines
 
@@ -224,7 +224,7 @@ class Scorer:
     def score(self, table: AuditInput) -> Scores:
         """Judge every step that belongs to one of the windows of a table."""
         recorded = self.recorded(table)
-        return self.judge.score(recorded, self.signal(table.features, recorded.mask), table.place)
+        return self.judge.score(recorded, self.signal(table.features, recorded.mask), table.flat_index)
 
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""

@@ -432,7 +432,7 @@ def main() -> None:
                 app(sys.argv[1:], exit_on_error=False)
             finally:
                 sys.stdout.flush()  # here, where a reader that has gone is told apart from other errors
-    except CycloptsError:  # it has said what was wrong
+    except CycloptsError:  # it has printed what was wrong
         sys.exit(2)
     except BrokenPipeError:  # as by `head`; results are written before anything is printed, so this is no error
         with suppress(OSError, ValueError):
