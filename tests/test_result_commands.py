@@ -135,7 +135,7 @@ def test_a_limit_that_is_passed_is_said_in_every_form(run, study, monkeypatch, f
     ("words", "message"),
     [
         (("compare", "nowhere", "nowhere"), "labeltide: An audit is a folder that `labeltide audit` wrote."),
-        (("compare", "a", "b", "--out", "page.pdf"), "labeltide: The page of a comparison must end in .html."),
+        (("compare", "a", "b", "--out", "page.pdf"), "labeltide: The file must end in .html."),
         (
             ("compare", "a", "b", "--format", "xml"),
             "labeltide: Unknown format 'xml'. Choose one of: text, json, github.",

@@ -175,7 +175,7 @@ def test_the_baseline_may_be_the_folder_that_is_replaced(tmp_path):
 def test_a_page_in_the_folder_does_not_keep_an_audit_from_being_replaced(tmp_path):
     audit(make_table(), tmp_path / "a")
     write_comparison(compare_audits(tmp_path / "a", tmp_path / "a").summary, tmp_path / "a" / "compare.html")
-    with pytest.raises(ValueError, match="The page must be new"):
+    with pytest.raises(ValueError, match="The file must be new"):
         write_comparison({}, tmp_path / "a" / "compare.html")
     audit(make_table(), tmp_path / "a")
 

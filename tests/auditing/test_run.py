@@ -17,8 +17,8 @@ from labeltide import UnanswerableError
 from labeltide.auditing import fitting
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.page import write_page
-from labeltide.auditing.predict import predict_table, write_predictions
-from labeltide.auditing.results import OURS
+from labeltide.auditing.predict import predict_table
+from labeltide.auditing.results import OURS, write_new_table
 from labeltide.data.studies import simulate_study
 from labeltide.demo import compare_with_truth
 from labeltide.training import Checkpoint
@@ -194,10 +194,10 @@ def test_the_model_of_an_audit_labels_another_table(real, tmp_path):
         found = predict_table(model, new)
     right = np.mean(np.array(found["predicted"].to_pylist()) == np.array(new["truth"].to_pylist()))
     assert right > 0.6
-    path = write_predictions(found, tmp_path / "new" / "found.csv")
+    path = write_new_table(found, tmp_path / "new" / "found.csv")
     assert csv.read_csv(path).num_rows == 80
     with pytest.raises(ValueError, match="must be new"):
-        write_predictions(found, path)
+        write_new_table(found, path)
     with pytest.raises(ValueError, match="must be the folder of an audit"):
         predict_table(tmp_path, new)
 

@@ -25,10 +25,10 @@ from labeltide.auditing.compare import open_results
 from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, audit_identity, file_digest, settled_labels
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
-from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
+from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, TABLE_FILES, draft_of, read_labels, write_new_table
 from labeltide.recordings.recordings import open_again
-from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values, write_safe_csv
-from labeltide.tables.files import open_file
+from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values
+from labeltide.tables.files import check_new_file, open_file
 from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
 
@@ -93,7 +93,7 @@ def apply_decisions(
     (120, ('label_original', 'label_reason', 'label_author'))
     """
     folder, out = Path(folder), Path(out)
-    check_file(out)
+    check_new_file(out, *TABLE_FILES)
     if above is not None:
         _validation.check_number("above", above, MIN_ABOVE, 1)
     audit = open_results(folder).audit
@@ -206,11 +206,7 @@ def _align_spans(folder: Path, out: Path, described: Mapping[str, Any]) -> Appli
             columns |= {"onset_original": own["onset"], "duration_original": own["duration"]}
             spans.append(pa.table(columns | {"annotator": pa.array(columns["annotator"], pa.string())}))
     table = pa.concat_tables(spans)
-    with draft_of(out) as draft:
-        if out.name.lower().endswith(".csv"):
-            write_safe_csv(table, draft)
-        else:
-            parquet.write_table(table, draft)
+    write_new_table(table, out)
     n_moved = pc.sum(pc.not_equal(table["onset"], table["onset_original"])).as_py()
     return AppliedDecisions(out, len(table), 0, 0, n_moved, 0, ("onset_original", "duration_original"))
 

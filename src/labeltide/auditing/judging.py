@@ -385,7 +385,7 @@ def unpack_support(packed: np.ndarray) -> Support:
 
 @dataclass
 class Reasons:
-    """Writes sentences, for several threads; earlier ones are kept, as Python writes a million of them in two seconds."""
+    """Writes sentences, for several threads; earlier ones are kept: Python writes a million of them in two seconds."""
 
     classes: Sequence[str]
     known: dict[int, str] = field(default_factory=dict)  # by what they are written from

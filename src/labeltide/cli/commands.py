@@ -204,10 +204,11 @@ def compare(
     """Compare two audits: issues that are new, resolved or persisting, and whether the noise differs."""
     from labeltide.auditing.compare import compare_audits
     from labeltide.auditing.page import summary as machine_output
-    from labeltide.auditing.page.page import check_page_path, write_comparison
+    from labeltide.auditing.page.page import write_comparison
+    from labeltide.tables.files import check_new_file
 
     if out is not None:
-        check_page_path(out)
+        check_new_file(out, ".html")
     result = compare_audits(old, new)
     page = None if out is None else write_comparison(result.summary, out)
     if output.format == "json":

@@ -20,7 +20,8 @@ from fuzz.targets.stored import mutate_text_json
 from labeltide.auditing.apply import apply_decisions
 from labeltide.auditing.compare import compare_audits
 from labeltide.auditing.page.page import write_comparison
-from labeltide.auditing.predict import predict_table, write_predictions
+from labeltide.auditing.predict import predict_table
+from labeltide.auditing.results import write_new_table
 from labeltide.exporting.spans import export_audit
 from labeltide.reviewing.session import open_session, view_item
 from labeltide.reviewing.summary import summarise
@@ -52,7 +53,7 @@ def _with(name: str, use: Callable[[Room], object]) -> Callable[[bytes, Room], N
 
 def predict(room: Room) -> None:
     found = predict_table(room.folder / "audit", room.things["table"])
-    write_predictions(found, room.out / "new.csv")
+    write_new_table(found, room.out / "new.csv")
 
 
 def compare(room: Room) -> None:
