@@ -157,6 +157,7 @@ _AUDIT = {
     },
     "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT}), "patterns": Maybe([TEXT])},
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
+    "timelines": Maybe([{"signals": Maybe({})}]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
     "recordings": Maybe(
         {
