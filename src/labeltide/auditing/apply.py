@@ -22,7 +22,15 @@ from pyarrow import parquet
 from labeltide import __version__, _validation
 from labeltide._files import safe_texts
 from labeltide.auditing.compare import open_results
-from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, audit_identity, file_digest, settled_labels
+from labeltide.auditing.decisions import (
+    DECISIONS,
+    Decision,
+    DecisionStore,
+    audit_identity,
+    file_digest,
+    find_table,
+    settled_labels,
+)
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
 from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, TABLE_FILES, draft_of, read_labels, write_new_table
@@ -128,24 +136,14 @@ def apply_decisions(
 
 def _open_table(audit: Any, folder: Path, named: str | Path | None, is_csv: bool) -> parquet.ParquetFile | pa.Table:
     """The audited file, unchanged since."""
-    about = audit["table"]
-    if named is None and not about.get("path"):
+    path, roles = find_table(audit, folder, named), audit["table"].get("columns", {})
+    if path is None:
         raise ValueError(
             f"The audit in {str(folder)!r} was of a data frame or of several files. Name one file with the same table: "
             "--table FILE."
         )
-    path = Path(named or about["path"])
-    if named is None and not path.is_file():
-        raise ValueError(f"The audited table is no longer at {str(path)!r}. Give its new path with --table FILE.")
-    roles = about.get("columns", {})
     names = [*str(roles.get("sequence")).split(","), roles.get("annotator"), roles.get("trusted"), roles.get("label")]
-    source = open_file(path, [*names, *(about.get("annotators") or ())], as_written=is_csv)
-    if about.get("digest") and file_digest(path) != about["digest"]:
-        raise ValueError(
-            f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so row numbers may not match. "
-            "Apply to the audited table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
-        )
-    return source
+    return open_file(path, [*names, *(audit["table"].get("annotators") or ())], as_written=is_csv)
 
 
 Corrections = dict[tuple[int, int], tuple[str | None, str, str]]  # label, reason and author by row and column of labels

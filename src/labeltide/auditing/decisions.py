@@ -471,3 +471,23 @@ def file_digest(path: Path) -> str:
         with file.open("rb") as source:
             hashlib.file_digest(source, lambda: digest)
     return f"sha256:{digest.hexdigest()}"
+
+
+def find_table(audit: Mapping[str, Any], folder: Path, named: str | Path | None) -> Path | None:
+    """The audited table, unchanged since, by its name or its path; None where it was not a file and none is named."""
+    about = audit["table"]
+    known, name = about.get("path"), str(about.get("name"))
+    if named is None and not known:
+        return None
+    paths = (
+        [Path(known or ""), folder / name, folder.absolute().parent / name, Path(name)] if named is None else [named]
+    )
+    path = next((Path(each) for each in paths if Path(each).exists()), None)
+    if path is None:
+        raise ValueError(f"The audited table is not at {str(paths[0])!r}. Say where it is with --table FILE.")
+    if about.get("digest") and file_digest(path) != about["digest"]:
+        raise ValueError(
+            f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so its rows may be others now. "
+            "Name the audited table with --table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
+        )
+    return path

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide.auditing.audit_json import load_audit_json
-from labeltide.auditing.decisions import audit_identity, file_digest
+from labeltide.auditing.decisions import audit_identity, find_table
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import AUDIT, LABELS, read_labels
 from labeltide.tables.columns import code_values, is_number
@@ -67,25 +67,8 @@ class AuditFolder:
 
     def open_table(self, named: Path | None) -> Signals | None:
         """The signals of the table; None where the audit was of a data frame and no file is named."""
-        kept, name = self.table.get("path"), str(self.table.get("name"))
-        if named is not None and not named.exists():
-            raise ValueError(f"There is no table {str(named)!r}. Name the table of the audit with --table.")
-        if named is None and not kept:
-            return None
-        paths = [Path(kept or ""), self.folder / name, self.folder.absolute().parent / name, Path(name)]
-        path = named or next((path for path in paths if path.exists()), None)
-        if path is None:
-            raise ValueError(
-                f"The table of the audit is no longer at {kept!r}. Say where it is now with --table FILE; it is needed "
-                "to show the signals."
-            )
-        digest = self.table.get("digest")
-        if digest and file_digest(path) != digest:
-            raise ValueError(
-                f"The table {str(path)!r} has changed since the audit, so its rows may be others now. Name the table "
-                "as it was with --table, or audit it again."
-            )
-        return open_signals(path, self.summary)
+        path = find_table(self.summary, self.folder, named)
+        return None if path is None else open_signals(path, self.summary)
 
 
 # The labels of an audit as arrays, in the order of the table and in that of time.
