@@ -17,7 +17,7 @@ from reviewing.fake_review import change_audit, open_page, write_review
 
 
 def test_a_folder_that_is_no_audit_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"is not the folder of an audit: it holds no audit.json"):
+    with pytest.raises(FileNotFoundError, match=r"holds no audit.json. Name a folder that `labeltide audit` wrote"):
         AuditFolder.open(tmp_path)
     (tmp_path / "audit.json").write_text("{")
     with pytest.raises(ValueError, match="is not what an audit of this version writes"):

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.decisions import audit_identity, find_table
 from labeltide.auditing.page.payload import read_times
-from labeltide.auditing.results import AUDIT, LABELS, read_labels
+from labeltide.auditing.results import LABELS, read_labels
 from labeltide.tables.columns import code_values, is_number
 from labeltide.tables.files import open_file
 
@@ -35,14 +35,8 @@ class AuditFolder:
 
     @classmethod
     def open(cls, folder: Path) -> AuditFolder:
-        """Read audit.json; a ValueError where the folder does not hold an audit."""
-        folder = Path(folder)
-        if not (folder / AUDIT).is_file():
-            raise ValueError(
-                f"{str(folder)!r} is not the folder of an audit: it holds no {AUDIT}. Make one with: labeltide audit "
-                "TABLE --out FOLDER."
-            )
-        return cls(folder, load_audit_json(folder, ["table.classes"]))
+        """Read audit.json."""
+        return cls(Path(folder), load_audit_json(folder, ["table.classes"]))
 
     @cached_property
     def identity(self) -> str:
