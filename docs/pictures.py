@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     differs = False
     for name in names or CLOCKS:
         page = FIELDS / f"{name}.md"
-        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):  # some pages write files
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # some pages write files
             differs |= show_real_data(page, write)
             run_simulated(page)
     return int(differs)

@@ -58,8 +58,8 @@ def dreem(results: dict[str, Any]) -> Figure:
     hours = np.arange(contested.shape[1]) / 120
     edges = np.arange(0, np.median(lengths) / 120, 0.5)
     figure, axis = plt.subplots(figsize=(WIDTH, 2.7), layout="constrained")
-    for place, name in enumerate(results["scorers"]):
-        halves = [np.nanmean(contested[:, (hours >= edge) & (hours < edge + 0.5), place]) for edge in edges]
+    for index, name in enumerate(results["scorers"]):
+        halves = [np.nanmean(contested[:, (hours >= edge) & (hours < edge + 0.5), index]) for edge in edges]
         axis.plot(edges + 0.25, 100 * np.array(halves), label=name.replace("_", " "), linewidth=1.5)
     axis.set(xlabel="hours of the recording", ylabel="% contested", ylim=(0, None))
     axis.legend(frameon=False, ncols=3, fontsize=8)
@@ -86,7 +86,7 @@ def neonates(results: dict[str, Any]) -> Figure:
     minutes = np.arange(here.sum()) / 6
     figure, (top, bottom) = _two_panels((1.8, 1.2))
     rows = {"consensus": found.labels[baby, here]}
-    rows |= {f"expert {'ABC'[place]}": y[baby, here, place] for place in (2, 1, 0)}  # from below
+    rows |= {f"expert {'ABC'[index]}": y[baby, here, index] for index in (2, 1, 0)}  # from below
     for height, row in enumerate(rows.values()):
         _bars(top, minutes[row == 1], 1 / 6, height, BLUE if height else "black")
     _name_rows(top, list(rows))

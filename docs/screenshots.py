@@ -29,8 +29,8 @@ PRINTED = 4  # pages side by side
 
 def main(folder: Path | None) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
-        page_file = write_page(folder or _made_up(Path(place)))
+    with tempfile.TemporaryDirectory() as target:
+        page_file = write_page(folder or _made_up(Path(target)))
         with sync_playwright() as browsers:
             browser = browsers.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             for name, (width, height, scheme) in LOOKS.items():
@@ -39,17 +39,17 @@ def main(folder: Path | None) -> None:
                 _save(Image.open(io.BytesIO(page.screenshot())), name)
             page = browser.new_page()
             _open(page, page_file)
-            page.pdf(path=f"{place}/page.pdf", prefer_css_page_size=True)
+            page.pdf(path=f"{target}/page.pdf", prefer_css_page_size=True)
             browser.close()
-        _save(_sheets(Path(place)), "print")
+        _save(_sheets(Path(target)), "print")
 
 
-def _made_up(place: Path) -> Path:
+def _made_up(folder: Path) -> Path:
     """Simulated results of the tests; the folder of a real audit can be passed instead."""
     sys.path.insert(0, str(ROOT / "tests"))
     from auditing.page.fake import write_audit
 
-    return write_audit(place / "audit", sequences=24, steps=400)
+    return write_audit(folder / "audit", sequences=24, steps=400)
 
 
 def _open(page: Page, file: Path) -> None:
@@ -60,11 +60,11 @@ def _open(page: Page, file: Path) -> None:
     page.wait_for_timeout(300)
 
 
-def _sheets(place: Path) -> Image.Image:
+def _sheets(folder: Path) -> Image.Image:
     subprocess.run(
-        ["pdftoppm", "-r", "60", "-l", str(PRINTED), "-png", place / "page.pdf", place / "sheet"], check=True
+        ["pdftoppm", "-r", "60", "-l", str(PRINTED), "-png", folder / "page.pdf", folder / "sheet"], check=True
     )
-    sheets = [Image.open(path).convert("RGB") for path in sorted(place.glob("sheet*.png"))]
+    sheets = [Image.open(path).convert("RGB") for path in sorted(folder.glob("sheet*.png"))]
     width, height = sheets[0].size
     joined = Image.new("RGB", ((width + 12) * len(sheets) - 12, height), "#888")
     for number, sheet in enumerate(sheets):

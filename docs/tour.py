@@ -27,8 +27,8 @@ TERMINAL = "background:#14181d;color:#e6e6e6;font:15px/1.55 monospace;padding:18
 
 
 def main(folder: Path | None) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / "study-audit"
+    with tempfile.TemporaryDirectory() as target:
+        copy = Path(target) / "study-audit"
         if folder is None:
             command = ["labeltide", "demo", "--out", str(copy)]
             printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

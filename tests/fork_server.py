@@ -26,8 +26,8 @@ def wait_for_task():
 def begin(task):
     """Put on what a new process would have: its files, folder, arguments and path."""
     files = [(os.devnull, os.O_RDONLY), (task["out"], os.O_WRONLY), (task["err"], os.O_WRONLY)]
-    for number, (place, mode) in enumerate(files):
-        opened = os.open(place, mode)
+    for number, (index, mode) in enumerate(files):
+        opened = os.open(index, mode)
         os.dup2(opened, number)
         os.close(opened)
     os.chdir(task["folder"])

@@ -31,8 +31,8 @@ def run_code(
     task |= {"folder": str(folder), "strict": strict}
     if sys.platform != "linux":  # elsewhere libraries do not survive a fork
         return _run_alone(**task)
-    with tempfile.TemporaryDirectory() as place:
-        out, err = Path(place, "out"), Path(place, "err")
+    with tempfile.TemporaryDirectory() as target:
+        out, err = Path(target, "out"), Path(target, "err")
         out.touch()
         err.touch()
         return subprocess.CompletedProcess(

@@ -33,6 +33,6 @@ def make_outputs(folder):
 
 def static_page(outputs):
     """The outputs below each other, as nbconvert writes the cells of a notebook."""
-    cells = "".join(f'<div class="output_html" id="cell-{place}">{html}</div>' for place, html in enumerate(outputs))
+    cells = "".join(f'<div class="output_html" id="cell-{index}">{html}</div>' for index, html in enumerate(outputs))
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>outputs</title></head>'
     return f"{head}<body>{cells}</body></html>"

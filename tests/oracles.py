@@ -109,7 +109,7 @@ def anchor_matrix(probabilities: np.ndarray, percentile: float) -> np.ndarray:
 
 def nearest_moment(moment: float, grid: np.ndarray) -> int:
     """The place on the grid closest to a moment."""
-    return min(range(len(grid)), key=lambda place: abs(grid[place] - moment))
+    return min(range(len(grid)), key=lambda index: abs(grid[index] - moment))
 
 
 class PlainFit:

@@ -34,8 +34,8 @@ def run(monkeypatch, capsys):
             cli.main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        said = capsys.readouterr()
-        return code, " ".join(said.out.split()), " ".join(said.err.split())
+        message = capsys.readouterr()
+        return code, " ".join(message.out.split()), " ".join(message.err.split())
 
     return command
 
@@ -67,7 +67,7 @@ def test_the_version_is_said(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("dance",), 'Unknown command "dance"'),
         (("bench",), "requires an argument"),
@@ -97,10 +97,10 @@ def test_the_version_is_said(run):
         (("simulate", "study.csv", "--rate", "2"), "labeltide: rate must be a number at least 0 and at most 0.5."),
     ],
 )
-def test_wrong_use_ends_with_a_sentence_and_code_2(run, words, said):
+def test_wrong_use_ends_with_a_sentence_and_code_2(run, words, message):
     code, out, err = run(*words)
     assert code == 2
-    assert said in out + err
+    assert message in out + err
     assert "Traceback" not in out + err
 
 
@@ -235,9 +235,9 @@ def test_ctrl_c_stops_a_bench_that_can_go_on(tmp_path):
     while not (out / "study.toml").exists() and time.monotonic() < end:
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=60)[1]
+    message = child.communicate(timeout=60)[1]
     assert child.returncode == 130
-    assert said.splitlines()[-1] == "labeltide: stopped. The same command goes on from here."  # after progress
+    assert message.splitlines()[-1] == "labeltide: stopped. The same command goes on from here."  # after progress
     assert not (out / "bench.lock").exists(), "the folder is free again"
 
 

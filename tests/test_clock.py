@@ -43,12 +43,12 @@ def test_gaps_are_whole_numbers(gaps, sentence):
 
 
 def test_a_few_gaps_are_kept_and_many_are_rounded_up():
-    places, lengths = gap_ladder(np.array([[1, 3], [7, 3]]))
+    indices, lengths = gap_ladder(np.array([[1, 3], [7, 3]]))
     assert lengths == (1, 3, 7)
-    np.testing.assert_array_equal(places, [[0, 1], [2, 1]])
+    np.testing.assert_array_equal(indices, [[0, 1], [2, 1]])
     many = np.arange(1, 1001)
-    places, lengths = gap_ladder(many)
-    found = np.array(lengths)[places]
+    indices, lengths = gap_ladder(many)
+    found = np.array(lengths)[indices]
     assert len(lengths) <= 16
     assert lengths[0] == 1
     assert (found >= many).all()
@@ -60,8 +60,8 @@ def test_cells_are_the_product_of_moments_and_the_nearest_is_found():
     clock = np.stack([np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(3, 4) * 5], -1)
     cells = find_cells(clock, np.ones((3, 4), dtype=bool), (None, 24.0), 144)
     assert [len(axis) for axis in cells.axes] == [12, 12]
-    np.testing.assert_array_equal(cells.grid[cells.places(clock)], np.stack([clock[..., 0], clock[..., 1] % 24], -1))
-    near = cells.grid[cells.places(np.array([2.2, 23.9]))]
+    np.testing.assert_array_equal(cells.grid[cells.cell_of(clock)], np.stack([clock[..., 0], clock[..., 1] % 24], -1))
+    near = cells.grid[cells.cell_of(np.array([2.2, 23.9]))]
     np.testing.assert_array_equal(near, [2, 0])  # beyond the last moment of a ring lies the first
     again = cells_of(cells.grid, (None, 24.0))
     np.testing.assert_array_equal(again.grid, cells.grid)
@@ -72,7 +72,7 @@ def test_many_moments_are_rounded_to_even_ones():
     cells = find_cells(moments, np.ones((50, 20), dtype=bool), (None, 24.0), 144)
     assert len(cells.grid) == 144
     np.testing.assert_allclose(cells.axes[1], np.arange(0, 24, 2))
-    assert np.abs(cells.grid[cells.places(moments)][..., 0] - moments[..., 0]).max() < 1000 / 11
+    assert np.abs(cells.grid[cells.cell_of(moments)][..., 0] - moments[..., 0]).max() < 1000 / 11
 
 
 def test_cells_that_are_no_product_are_refused():

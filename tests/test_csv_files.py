@@ -13,7 +13,7 @@ import pytest
 from pyarrow import csv as arrow_csv
 
 from labeltide._files import bare_text, csv_text, safe_texts
-from labeltide.auditing.predict import write_predictions
+from labeltide.auditing.results import write_new_table
 from labeltide.data.studies import write_study
 from labeltide.recordings.spans import delimited
 from labeltide.recordings.spans.formats import read_spans
@@ -65,7 +65,7 @@ WHOLE: dict[str, Callable[[pa.Table, Path], object]] = {
     "results": write_safe_csv,
     "corrected table": write_parts,
     "simulated table": write_study,
-    "predictions": write_predictions,
+    "predictions": write_new_table,
 }
 
 
@@ -81,9 +81,9 @@ def safe(text: str) -> str:
 @pytest.mark.parametrize("kind", ["string", "large", "bytes", "large bytes", "dictionary", "dictionary of bytes"])
 @pytest.mark.parametrize("writer", WHOLE)
 def test_a_table_has_safe_texts_and_numbers(writer, kind, tmp_path):
-    for place, text in enumerate(TEXTS):
-        WHOLE[writer](tables(text)[kind], tmp_path / f"{place}.csv")
-        assert cells(tmp_path / f"{place}.csv")[1] == [safe(text), "-1.5"]
+    for index, text in enumerate(TEXTS):
+        WHOLE[writer](tables(text)[kind], tmp_path / f"{index}.csv")
+        assert cells(tmp_path / f"{index}.csv")[1] == [safe(text), "-1.5"]
 
 
 @pytest.mark.parametrize("name", ["spans.csv", "spans.tsv", "bids.tsv"])

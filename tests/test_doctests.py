@@ -50,11 +50,11 @@ def test_the_examples_of_a_public_name_run(name, prepared, tmp_path, monkeypatch
     here = tmp_path / "here"
     shutil.copytree(prepared, here)
     monkeypatch.chdir(here)
-    said: list[str] = []
+    messages: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lt.NoiseWarning)  # of so few sequences little can be told
-        result = doctest.DocTestRunner(verbose=False).run(examples_of(name), out=said.append)
-    assert result.failed == 0, "".join(said)
+        result = doctest.DocTestRunner(verbose=False).run(examples_of(name), out=messages.append)
+    assert result.failed == 0, "".join(messages)
 
 
 def test_every_public_name_has_a_short_example():

@@ -34,14 +34,14 @@ def run(monkeypatch):
     """Give it the words of a command; it gives back the exit code and what was said on standard error."""
 
     def command(*words: object) -> tuple[int, str]:
-        said = io.StringIO()
+        message = io.StringIO()
         monkeypatch.setattr(sys, "argv", ["labeltide", *map(str, words)])
-        monkeypatch.setattr(sys, "stderr", said)
+        monkeypatch.setattr(sys, "stderr", message)
         try:
             cli.main()
         except SystemExit as end:
-            return int(end.code or 0), said.getvalue()
-        return 0, said.getvalue()
+            return int(end.code or 0), message.getvalue()
+        return 0, message.getvalue()
 
     return command
 
@@ -70,8 +70,8 @@ def in_child(function) -> tuple[int, str]:
         finally:
             os._exit(code)
     os.close(writer)
-    with os.fdopen(reader) as said:
-        text = said.read()
+    with os.fdopen(reader) as message:
+        text = message.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
@@ -96,10 +96,10 @@ def test_a_full_disk_ends_with_a_sentence_and_leaves_the_earlier_results(run, ta
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))  # files end there, as on a full disk
         main(*words)
 
-    code, said = in_child(with_little_disk)
+    code, message = in_child(with_little_disk)
     assert code == 2
-    assert "labeltide: " in said
-    assert "Traceback" not in said
+    assert "labeltide: " in message
+    assert "Traceback" not in message
     assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     assert [name for name in left_in(tmp_path) if "unfinished" not in name] == ["out", "study.parquet"]
     assert run(*words)[0] == 0
@@ -112,27 +112,27 @@ def test_the_sentence_says_the_way_out_where_the_system_refuses(number, run, tab
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(results_folder, "write_json", refuse)
-    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    code, message = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
     assert code == 2
-    assert os.strerror(number) in said
-    assert "folder" in " ".join(said.split())
+    assert os.strerror(number) in message
+    assert "folder" in " ".join(message.split())
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("place", ["/proc/labeltide/out", "/dev/null/out"])
+@pytest.mark.parametrize("folder", ["/proc/labeltide/out", "/dev/null/out"])
 @pytest.mark.usefixtures("quick_fit")
-def test_a_place_where_nobody_may_write_is_a_sentence(place, run, table):
-    code, said = run("audit", table, *ROLES, "--out", place, "--quiet")
+def test_a_place_where_nobody_may_write_is_a_sentence(folder, run, table):
+    code, message = run("audit", table, *ROLES, "--out", folder, "--quiet")
     assert code == 2
-    assert said.startswith("labeltide: ")
-    assert "Traceback" not in said
+    assert message.startswith("labeltide: ")
+    assert "Traceback" not in message
 
 
 @pytest.mark.usefixtures("quick_fit")
 def test_an_audit_needs_no_standard_output(run, table, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)  # as Python has it after >&-
-    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
-    assert (code, said) == (0, "")
+    code, message = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    assert (code, message) == (0, "")
     assert (tmp_path / "out" / "report.html").exists()
 
 
@@ -141,8 +141,8 @@ def test_an_audit_that_is_stopped_before_it_keeps_work_promises_none(run, table,
         raise KeyboardInterrupt
 
     monkeypatch.setattr(audit_run, "choose_source", stop)
-    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
-    assert (code, said) == (130, "labeltide: stopped.\n")
+    code, message = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    assert (code, message) == (130, "labeltide: stopped.\n")
     assert [path.name for path in tmp_path.iterdir()] == ["study.parquet"]
 
 
@@ -150,9 +150,9 @@ def test_an_audit_that_is_stopped_before_it_keeps_work_promises_none(run, table,
 def test_sigterm_stops_as_ctrl_c_does(run, table, tmp_path, monkeypatch):
     monkeypatch.setattr(StubTide, "fit", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
     earlier = signal.getsignal(signal.SIGTERM)
-    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    code, message = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
     assert code == 143
-    assert said == "labeltide: stopped. The same command with --resume goes on from here.\n"
+    assert message == "labeltide: stopped. The same command with --resume goes on from here.\n"
     assert signal.getsignal(signal.SIGTERM) is earlier
     assert not (tmp_path / "out").exists()
 
@@ -188,8 +188,8 @@ def test_too_little_memory_is_a_sentence(error, run, table, tmp_path, monkeypatc
         raise error
 
     monkeypatch.setattr(StubTide, "fit", fail)
-    code, said = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
-    assert (code, said[:44]) == (2, "labeltide: There is not enough memory. Free ")
+    code, message = run("audit", table, *ROLES, "--out", tmp_path / "out", "--quiet")
+    assert (code, message[:44]) == (2, "labeltide: There is not enough memory. Free ")
 
 
 def test_without_home_and_user_commands_run(tmp_path):

@@ -15,7 +15,7 @@ def large():
     chances = random.dirichlet(np.full(20, 0.1), size=(300, 40))
     labels = random.integers(0, 20, (300, 40, 1)).astype(np.int8)
     clock = np.broadcast_to(np.arange(40.0), (300, 40))
-    names = np.array([f"class {'x' * 50} {place}" for place in range(20)])
+    names = np.array([f"class {'x' * 50} {index}" for index in range(20)])
     return LabelAudit(names, labels, clock, np.ones((300, 40), bool), chances, chances, np.full(chances.shape, 0.2))
 
 

@@ -64,7 +64,7 @@ def test_results_of_an_earlier_version_with_timing_and_difficulty_are_still_read
     assert not {"timing", "difficulty"} & set(about)
     late = {"annotator": None, "from": "rest", "to": "walk", "mean": 2.9, "lower": 2.6, "upper": 3.2, "spread": 1.0}
     about["timing"] = [late | {"transitions": 90.0, "step": 1.0, "unit": ""}]
-    about["difficulty"] = [{"level": place + 1, "labels": 30, "wrong": 0.5 - place / 20} for place in range(8)]
+    about["difficulty"] = [{"level": index + 1, "labels": 30, "wrong": 0.5 - index / 20} for index in range(8)]
     (tmp_path / "old" / "audit.json").write_text(json.dumps(about))
     decide(tmp_path / "old", [("Ada", 3, "walk", None)])
     assert run("compare", "old", "plain", "--out", "compare.html")[0] == 0
@@ -81,8 +81,8 @@ def test_a_column_of_slips_that_earlier_versions_wrote_is_ignored(run, study, tm
         assert run("audit", "study.csv", *ROLES, "--out", name, "--quiet") == (0, "", "")
     for path in (tmp_path / "old" / "labels.parquet", tmp_path / "old" / "issues.parquet"):
         table = parquet.read_table(path)
-        place = table.column_names.index("probability_contested")
-        parquet.write_table(table.add_column(place, "probability_slip", table["probability_contested"]), path)
+        number = table.column_names.index("probability_contested")
+        parquet.write_table(table.add_column(number, "probability_slip", table["probability_contested"]), path)
     audit = json.loads((tmp_path / "old" / "audit.json").read_text())
     for part in (audit["contested"], *audit["contested"]["by_class"], *audit["contested"]["over_clock"]):
         part["slip"] = 0.1
@@ -132,10 +132,10 @@ def test_a_limit_that_is_passed_is_said_in_every_form(run, study, monkeypatch, f
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("compare", "nowhere", "nowhere"), "labeltide: An audit is a folder that `labeltide audit` wrote."),
-        (("compare", "a", "b", "--out", "page.pdf"), "labeltide: The page of a comparison must end in .html."),
+        (("compare", "a", "b", "--out", "page.pdf"), "labeltide: The file must end in .html."),
         (
             ("compare", "a", "b", "--format", "xml"),
             "labeltide: Unknown format 'xml'. Choose one of: text, json, github.",
@@ -146,10 +146,10 @@ def test_a_limit_that_is_passed_is_said_in_every_form(run, study, monkeypatch, f
         (("audit", "study.csv", *ROLES, "--decisions", "nowhere"), "labeltide: An audit is a folder"),
     ],
 )
-def test_wrong_use_ends_with_a_sentence_and_code_2(run, study, words, said):
+def test_wrong_use_ends_with_a_sentence_and_code_2(run, study, words, message):
     code, out, err = run(*words)
     assert code == 2
-    assert said in err
+    assert message in err
     assert out == ""
 
 

@@ -34,15 +34,15 @@ TOLERANCE = 3e-6  # relative to the largest value of a tensor; kernels differ fr
 
 
 class Recorder:
-    """Lays tensors out in one piece of memory and turns the pointers of tasks into places in it."""
+    """Lays tensors out in one piece of memory and turns the pointers of tasks into offsets in it."""
 
     def __init__(self, name: str, kernel: str) -> None:
-        self.case, self.places, self.held = Case(name, kernel, 0), {}, []
+        self.case, self.offsets, self.held = Case(name, kernel, 0), {}, []
 
     def add(self, *tensors: Tensor | None) -> None:
         """Inputs: their values are stored."""
         for tensor in tensors:
-            if tensor is not None and tensor.data_ptr() not in self.places:
+            if tensor is not None and tensor.data_ptr() not in self.offsets:
                 self.case.inputs.append((self._place(tensor), tensor.detach().numpy().tobytes()))
 
     def room(self, *tensors: Tensor) -> None:
@@ -56,24 +56,24 @@ class Recorder:
         assert expected.size == tensor.numel()
         if expected.dtype == bool:
             expected = expected.view("uint8")
-        self.case.comparisons.append(Comparison(self.places[tensor.data_ptr()], expected, tolerance))
+        self.case.comparisons.append(Comparison(self.offsets[tensor.data_ptr()], expected, tolerance))
 
     def call(self, function: str, task: ctypes.Structure, items: int) -> None:
         """One call; all tensors of the task must be known."""
         stored, pointers = bytearray(bytes(task)), []
-        for place in _pointer_fields(type(task)):
-            address = int.from_bytes(stored[place : place + 8], "little")
+        for offset in _pointer_fields(type(task)):
+            address = int.from_bytes(stored[offset : offset + 8], "little")
             if address:
-                pointers.append((place, self.places[address]))
-                stored[place : place + 8] = bytes(8)
+                pointers.append((offset, self.offsets[address]))
+                stored[offset : offset + 8] = bytes(8)
         self.case.calls.append(Call(function, items, bytes(stored), pointers))
 
     def _place(self, tensor: Tensor) -> int:
         assert tensor.is_contiguous()
-        place, self.case.size = self.case.size, self.case.size + -(-max(tensor.nbytes, 1) // LINE_BYTES) * LINE_BYTES
-        self.places[tensor.data_ptr()] = place
+        offset, self.case.size = self.case.size, self.case.size + -(-max(tensor.nbytes, 1) // LINE_BYTES) * LINE_BYTES
+        self.offsets[tensor.data_ptr()] = offset
         self.held.append(tensor)  # an address must not be used twice
-        return place
+        return offset
 
 
 def _pointer_fields(structure: type[ctypes.Structure]) -> Iterator[int]:

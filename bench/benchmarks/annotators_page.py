@@ -123,9 +123,9 @@ def _sleepers(record: Record, left_out: list[Record]) -> list[str]:
 def _coders(record: Record) -> list[str]:
     """Each coder's mistakes with both at hand, beside what they record where the other gives a class."""
     rows = []
-    for place, person in enumerate(record["people"]):
+    for index, person in enumerate(record["people"]):
         for true, name in enumerate(record["classes"]):
-            ways = [record[way][place][true] for way in ("labels alone", "tide", "counted")]
+            ways = [record[way][index][true] for way in ("labels alone", "tide", "counted")]
             rows.append([person, name, *(" / ".join(f"{value:.3f}" for value in way) for way in ways)])
     kappas, runs = ", ".join(f"{value:.2f}" for value in record["fleiss_over_clock"]), record["runs"]
     return [

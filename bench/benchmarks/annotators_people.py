@@ -66,7 +66,7 @@ def alone(data: Path) -> Iterator[dict[str, Any]]:
     """Each person as the only label of all sequences: does tide see the noise change, and what do the others say?"""
     for name in (GAZE, SLEEP):
         spec, study, split = whole_dataset(name, data)
-        labels = [study.labels[..., place].astype(int) for place in range(len(spec.annotators))]
+        labels = [study.labels[..., index].astype(int) for index in range(len(spec.annotators))]
         fits = [lt.TideClassifier(random_state=SEED) for _ in labels]
         started = time.perf_counter()
         recordings = np.unique(study.ids, return_inverse=True)[1]
@@ -141,8 +141,8 @@ def _later(study: Sequences, compared: AnnotatorLabels, classes: Iterable[str]) 
     ends = np.quantile(differences[1:], [0.025, 0.975], axis=0)
     titles = ["all", "classes alike", *classes]
     return {
-        name: [round(float(value), 4) for value in (differences[0, place], *ends[:, place])]
-        for place, name in enumerate(titles)
+        name: [round(float(value), 4) for value in (differences[0, index], *ends[:, index])]
+        for index, name in enumerate(titles)
     }
 
 

@@ -128,9 +128,9 @@ def study(kind: str, number: int) -> tuple[float, ...]:
         return limit - float(answers[:n].mean()) * n / p.size if n < p.size else 0.0
 
     for target in TARGETS:
-        place = bisect_left(sizes, True, key=lambda n, target=target: bound(n) <= target)
+        position = bisect_left(sizes, True, key=lambda n, target=target: bound(n) <= target)
         forecast = first.forecast(target)
-        forecasts += [*(forecast[key] for key in ("items", "low", "high")), sizes[place] - FIRST]
+        forecasts += [*(forecast[key] for key in ("items", "low", "high")), sizes[position] - FIRST]
     return (missed, *watched, peeked, *widths, *forecasts, truth)
 
 

@@ -74,9 +74,9 @@ def main() -> None:
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     records = read_records(out / "records.jsonl")
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         wanted = [run for run in RUNS if arguments.only is None or run.name in arguments.only]
-        for record in measure_all(wanted, Path(arguments.data), arguments.keep or Path(place)):
+        for record in measure_all(wanted, Path(arguments.data), arguments.keep or Path(folder)):
             records[record["name"]] = record
             print(record["name"], f"exit code {record['exit_code']}, {record['seconds']:.0f} s", flush=True)
             ordered = [records[run.name] for run in RUNS if run.name in records]
@@ -90,14 +90,14 @@ def read_records(path: Path) -> dict[str, dict[str, Any]]:
     return {record["name"]: record for record in map(json.loads, lines)}
 
 
-def measure_all(runs: list[AuditCommand], data: Path, place: Path) -> Iterator[dict[str, Any]]:
+def measure_all(runs: list[AuditCommand], data: Path, target: Path) -> Iterator[dict[str, Any]]:
     """One record for each run."""
-    place.mkdir(parents=True, exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     for run in runs:
-        table = data / run.file if run.file else place / "million.parquet"
+        table = data / run.file if run.file else target / "million.parquet"
         if run.name == "million" and not table.exists():
             subprocess.run([COMMAND, "simulate", table, "--people", str(MILLION)], check=True, capture_output=True)
-        folder = place / run.name
+        folder = target / run.name
         shutil.rmtree(folder, ignore_errors=True)
         spoken = " ".join(("labeltide", *run.words)).replace("TABLE", table.name).replace("OUT", run.name)
         words = [str({"TABLE": table, "OUT": folder}.get(word, word)) for word in run.words]
@@ -107,13 +107,13 @@ def measure_all(runs: list[AuditCommand], data: Path, place: Path) -> Iterator[d
 def measure(words: list[str], folder: Path) -> dict[str, Any]:
     """Run the command line in its own process: what it costs and what it says."""
     load, start = os.getloadavg()[0], time.perf_counter()
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen([COMMAND, *words], stdout=said, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile("w+") as message:
+        process = subprocess.Popen([COMMAND, *words], stdout=message, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - start
-        said.seek(0)
-        text = said.read().replace(f"{folder.parent}{os.sep}", "")
+        message.seek(0)
+        text = message.read().replace(f"{folder.parent}{os.sep}", "")
     return {
         "exit_code": process.returncode,
         "seconds": round(seconds, 1),
@@ -148,7 +148,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
         "headline": terminal_text(verdict.headline),
         "verdict": [terminal_text(f"{card.question} {card.answer}. {card.detail}") for card in verdict.cards],
         "caution": terminal_text(verdict.caution),
-        "said": table["said"],
+        "messages": table["messages"],
     }
 
 

@@ -439,8 +439,8 @@ def page(records: list[dict[str, Any]]) -> str:
     for k in range(BINS - 1, -1, -1):
         n, expected, wrong = total[:, k]
         if n:
-            said = f"{1 - (k + 1) / BINS:.0%} to {1 - k / BINS:.0%}"
-            lines.append(f"| {said} | {n:,.0f} | {expected / n:.1%} | {wrong / n:.1%} |")
+            message = f"{1 - (k + 1) / BINS:.0%} to {1 - k / BINS:.0%}"
+            lines.append(f"| {message} | {n:,.0f} | {expected / n:.1%} | {wrong / n:.1%} |")
     lines += [
         "",
         "## How wrong each promise becomes",

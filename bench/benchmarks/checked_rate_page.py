@@ -69,8 +69,8 @@ def _overall(records: list[dict[str, Any]], with_clusters: bool = False) -> str:
     head = ["model", "reviewed", "simple: coverage", "planned: coverage", "width"]
     head += ["two draws: coverage", "width", "weight of the model"]
     lines = []
-    for place in range(0, len(records), 3):
-        simple, planned, two = records[place : place + 3]
+    for index in range(0, len(records), 3):
+        simple, planned, two = records[index : index + 3]
         kind = f"{planned['kind']}, clusters" if with_clusters and planned["clusters"] else planned["kind"]
         cells = [kind, str(planned["n"]), _share(simple["coverage"])]
         for record in (planned, two):

@@ -40,7 +40,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "claims"
 FDR, CHANCE = 0.1, 0.01  # allowed false alarms among named labels, and how rarely chance may exceed them
 CHECKS_FIRST = ("protocol study",)  # studies in which the checks are expected to deny an answer, to save time
 UNSEEN = 0.01  # share of wrong labels above the interval's upper end that "not shown" may miss
-LONGEST = 300  # characters of what an audit said
+LONGEST = 300  # characters of an audit's own words
 
 
 class Study(NamedTuple):
@@ -106,8 +106,8 @@ def protocol(seed: int) -> Study:
 def tiny(seed: int) -> Study:
     """720 right labels of two classes, and three stray labels of a third."""
     study = draw(seed, rate=0.0, people=18, separation=2.0)
-    places = np.random.default_rng([seed, 2]).choice(len(study.table), 3, replace=False)
-    study.table.loc[places, "label"] = "c2"
+    indices = np.random.default_rng([seed, 2]).choice(len(study.table), 3, replace=False)
+    study.table.loc[indices, "label"] = "c2"
     return study
 
 
@@ -164,8 +164,8 @@ def missing(seed: int) -> Study:
 def few(seed: int, labels: int) -> Study:
     """20 % of two classes wrong, and a few labels of a third class that are right."""
     study = draw(seed, rate=0.2, people=40)
-    places = np.random.default_rng([seed, 6]).choice(len(study.table), labels, replace=False)
-    study.table.loc[places, "label"] = "c2"
+    indices = np.random.default_rng([seed, 6]).choice(len(study.table), labels, replace=False)
+    study.table.loc[indices, "label"] = "c2"
     return study
 
 
@@ -480,13 +480,17 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
     denied = deny(study) if checks_first else ""
     if denied:
         seconds = time.monotonic() - started
-        return record | {"noise": "cannot be told", "said": f"cannot be told. {denied}"[:LONGEST], "seconds": seconds}
+        return record | {
+            "noise": "cannot be told",
+            "summary": f"cannot be told. {denied}"[:LONGEST],
+            "seconds": seconds,
+        }
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             audit = lt.audit(study.table)
     except ValueError as error:
-        return record | {"noise": "refused", "said": str(error)[:LONGEST], "seconds": time.monotonic() - started}
+        return record | {"noise": "refused", "summary": str(error)[:LONGEST], "seconds": time.monotonic() - started}
     summary, labels = audit.summary, audit.labels.to_pandas()
     noise, conclusion = summary["noise"], summary["conclusion"]
     named, corrected = labels["is_issue"].to_numpy(), (labels["corrected"] != labels["recorded"]).to_numpy() & known
@@ -509,7 +513,7 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
         "curve": [[round(each, 4) for each in values] for values in (noise["clock"], noise["curves"][0]["rate"])],
         "class curves": [[round(each, 4) for each in values] for values in noise["curves"][0]["class_rate"]],
         "families": {name: round(weight, 3) for name, weight in audit.estimator.families_.items() if weight > 0.02},
-        "said": say(str(audit)).replace("\N{NO-BREAK SPACE}", " ")[:LONGEST],
+        "summary": say(str(audit)).replace("\N{NO-BREAK SPACE}", " ")[:LONGEST],
         "seconds": time.monotonic() - started,
     }
 
@@ -565,8 +569,8 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
         truth = 100 * np.mean([record["truth"] for record in of_name])
         wrong = sum(map(is_wrong, of_name))
         numbers = " | ".join(map(str, [*counts, wrong]))
-        said = of_name[0]["said"].replace("|", "/")
-        lines.append(f"| {name} | {len(of_name)} | {truth:.1f} % | {numbers} | {said} |")
+        summary = stored_summary(of_name[0]).replace("|", "/")
+        lines.append(f"| {name} | {len(of_name)} | {truth:.1f} % | {numbers} | {summary} |")
     lines += [
         "",
         "70 % wrong of two classes fits as well as 30 % with the names exchanged. No data tell them apart; the page",
@@ -576,6 +580,11 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
     ]
     lines += say_shapes([record for record in records if record["study"].startswith("shape")])
     (folder / "README.md").write_text("\n".join(lines) + "\n")
+
+
+def stored_summary(record: dict[str, Any]) -> str:
+    """An audit in its own words; earlier records have them under another name."""
+    return str(record.get("summary", record.get("said")))
 
 
 def say_false_alarms(records: list[dict[str, Any]]) -> list[str]:
@@ -592,7 +601,7 @@ def say_shapes(records: list[dict[str, Any]]) -> list[str]:
     """What audits say of the form of a change over the clock, one line for each study."""
     lines = ["", "Rates that change over the clock, from 2 to 25 % (a step at 60 %, three waves, a bump at 40 %):", ""]
     for record in sorted(records, key=lambda record: (record["study"], record["seed"])):
-        worst = next((line[11:] for line in record["when"] if line.startswith("Worst")), record["said"])
+        worst = next((line[11:] for line in record["when"] if line.startswith("Worst")), stored_summary(record))
         lines.append(f"- {record['study']}, seed {record['seed']}: {worst.replace(chr(160), ' ')}")
     return lines if records else []
 

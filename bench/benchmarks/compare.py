@@ -225,13 +225,13 @@ def spans_of(codes: np.ndarray, classes: list[str]) -> set[tuple[int, int, int, 
     for row, sentence in enumerate(codes):
         begin, kind = 0, ""
         texts = [classes[code] for code in sentence[sentence >= 0]]
-        for place, text in enumerate([*texts, "O"]):
+        for index, text in enumerate([*texts, "O"]):
             goes_on = text.startswith("I-") and text[2:] == kind
             if kind and not goes_on:
-                found.add((row, begin, place - 1, kind))
+                found.add((row, begin, index - 1, kind))
                 kind = ""
             if text != "O" and not goes_on:
-                begin, kind = place, text[2:]
+                begin, kind = index, text[2:]
     return found
 
 
@@ -288,8 +288,8 @@ def songs(data: Path, every: float = 2.0, usual: int = 10) -> tuple[np.ndarray, 
         dates.append(days)
     lengths = np.array([len(row) for row in rows])
     labels = np.full((len(rows), lengths.max(), len(people)), -1)
-    for place, row in zip(labels, rows, strict=True):
-        place[: len(row)] = row
+    for number, row in zip(labels, rows, strict=True):
+        number[: len(row)] = row
     return labels, lengths, people, np.array(dates)
 
 

@@ -99,7 +99,7 @@ def write_table(path: Path, rows: int) -> None:
         n = min(WRITTEN_AT_ONCE, rows - number) // steps
         chances, labels, _ = draw(n, steps, number)
         columns = {"night": np.repeat(np.arange(n) + number // steps, steps), "label": labels.ravel()}
-        columns |= {f"p_{name}": chances[..., place].ravel() for place, name in enumerate("abc")}
+        columns |= {f"p_{name}": chances[..., index].ravel() for index, name in enumerate("abc")}
         table = pa.table(columns | {"label": np.array(["a", "b", "c"])[columns["label"]]})
         writer = writer or parquet.ParquetWriter(path, table.schema)
         writer.write_table(table)

@@ -49,10 +49,10 @@ def run(code: str, words: list[str], limit: Callable[[], None] | None = None, **
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         check=False,
     )
-    said = (result.stderr + result.stdout).strip().splitlines()
+    messages = (result.stderr + result.stdout).strip().splitlines()
     if "Traceback (most recent call last):" in result.stderr:
-        return result.returncode, f"TRACEBACK {said[-1] if said else ''}"
-    return result.returncode, said[-1] if said else ""
+        return result.returncode, f"TRACEBACK {messages[-1] if messages else ''}"
+    return result.returncode, messages[-1] if messages else ""
 
 
 def limit_memory(megabytes: int) -> Callable[[], None]:
@@ -70,11 +70,11 @@ def full_disk(folder: Path, table: Path) -> dict[str, Any] | None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
         return None
     try:
-        code, said = run(QUICK, audit(table, disk / "out"))
+        code, message = run(QUICK, audit(table, disk / "out"))
         left = sorted(str(path.relative_to(disk)) for path in disk.rglob("*") if path.is_file())
         subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
         again, _ = run(QUICK, [*audit(table, disk / "out"), *(["--resume"] if left else [])])
-        return {"code": code, "said": said, "left": left, "again": again}
+        return {"code": code, "message": message, "left": left, "again": again}
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
@@ -85,7 +85,7 @@ def try_all(folder: Path) -> dict[str, Any]:
 
     def keep(name: str, result: tuple[int, str], out: Path | None = None) -> None:
         left = [] if out is None else sorted(path.name for path in out.parent.glob(f"*{out.name}*"))
-        found[name] = {"code": result[0], "said": result[1], "left": left}
+        found[name] = {"code": result[0], "message": result[1], "left": left}
         print(name, found[name], flush=True)
 
     for megabytes in (1100, 1800):
@@ -117,14 +117,14 @@ def main() -> None:
         "",
         "`python bench/benchmarks/faults.py`",
         "",
-        "| fault | exit code | said | left |",
+        "| fault | exit code | message | left |",
         "|---|--:|---|---|",
     ]
     for fault, entry in json.loads(text).items():
         if isinstance(entry, dict):
-            said = entry["said"].replace("|", "/")
+            message = entry["message"].replace("|", "/")
             lines.append(
-                f"| {fault} | {entry['code']} | {said or 'nothing'} | {', '.join(entry['left']) or 'nothing'} |"
+                f"| {fault} | {entry['code']} | {message or 'nothing'} | {', '.join(entry['left']) or 'nothing'} |"
             )
     (options.out / "faults.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -125,11 +125,11 @@ def reliability(quality: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """The expected calibration error over ten equal bins, and what it is made of."""
     bins = np.minimum((quality * BINS).astype(int), BINS - 1)
     counts = [int((bins == k).sum()) for k in range(BINS)]
-    said = [float(quality[bins == k].sum()) for k in range(BINS)]
+    stated = [float(quality[bins == k].sum()) for k in range(BINS)]
     held = [int(right[bins == k].sum()) for k in range(BINS)]
-    error = sum(abs(a - b) for a, b in zip(said, held, strict=True)) / quality.size
-    said = [round(value, 3) for value in said]
-    return {"calibration_error": round(error, 5), "reliability": {"labels": counts, "said": said, "right": held}}
+    error = sum(abs(a - b) for a, b in zip(stated, held, strict=True)) / quality.size
+    stated = [round(value, 3) for value in stated]
+    return {"calibration_error": round(error, 5), "reliability": {"labels": counts, "stated": stated, "right": held}}
 
 
 def cleanlab_flags(recorded: np.ndarray, probs: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -60,12 +60,12 @@ def draw_reliability(records: list[Record], path: Path) -> None:
     for panel, name in zip(panels, names, strict=True):
         panel.plot([0, 1], [0, 1], color="0.7", linewidth=1)
         for cell in _cells([record for record in records if record["dataset"] == name]):
-            labels, said, right = (
-                np.sum([r["reliability"][key] for r in cell], 0) for key in ("labels", "said", "right")
+            labels, message, right = (
+                np.sum([r["reliability"][key] for r in cell], 0) for key in ("labels", "stated", "right")
             )
             enough = labels >= 20
             panel.plot(
-                said[enough] / labels[enough], right[enough] / labels[enough], marker="o", label=cell[0]["shape"]
+                message[enough] / labels[enough], right[enough] / labels[enough], marker="o", label=cell[0]["shape"]
             )
         panel.set(title=name, xlabel="probability of being right, as said", xlim=(0, 1), ylim=(0, 1))
         panel.set_aspect("equal")

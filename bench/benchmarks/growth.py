@@ -126,7 +126,7 @@ def measure(case: Case) -> dict[str, Any]:
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
         "stages": {name: round(value, 1) for name, value in result.summary["seconds"].items()},
         "parts": {name: round(value, 1) for name, value in spent.items()},
-        "said": result.summary["table"]["said"],
+        "messages": result.summary["table"]["messages"],
     }
 
 
@@ -157,8 +157,8 @@ def simulate(case: Case, seed: int = 0) -> pa.Table:
 def watch(part: str, spent: dict[str, float]) -> None:
     """Add up the time that a function of a module takes."""
     module, name = part.split(":")
-    place = importlib.import_module(module)
-    function: Callable[..., Any] = getattr(place, name)
+    index = importlib.import_module(module)
+    function: Callable[..., Any] = getattr(index, name)
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
@@ -167,7 +167,7 @@ def watch(part: str, spent: dict[str, float]) -> None:
         finally:
             spent[name] = spent.get(name, 0.0) + time.perf_counter() - start
 
-    setattr(place, name, timed)
+    setattr(index, name, timed)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def _columns(tests: list[ChangeTest]) -> dict[str, Any]:
 def run_batch(batch: Batch) -> dict[str, list[ChangeTest]]:
     """The tests of some studies of a cell."""
     cell, setting, first, count, compare = batch
-    place = (
+    number = (
         KINDS.index(cell.kind),
         cell.people,
         list(DEPENDENCE).index(cell.dependence),
@@ -140,7 +140,7 @@ def run_batch(batch: Batch) -> dict[str, list[ChangeTest]]:
         list(SETTINGS).index(setting),
     )
     # The last number marks draws that were not looked at while the tests were developed.
-    seed = int(np.random.SeedSequence([*map(int, place), first, 3]).generate_state(1)[0]) // 2
+    seed = int(np.random.SeedSequence([*map(int, number), first, 3]).generate_state(1)[0]) // 2
     annotators = 3 if cell.kind == "three annotators" else 1
     static = lt.make_noise("static", 2, STEPS, RATE).at(np.linspace(0, 1, STEPS))
     rows = cell.people * WINDOWS[cell.people]

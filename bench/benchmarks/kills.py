@@ -71,8 +71,8 @@ def command(words: list[str]) -> subprocess.Popen[bytes]:
 def finish(words: list[str]) -> str:
     """Run a command to its end; what it said where it failed."""
     child = command(words)
-    said = child.communicate(timeout=600)[1].decode()
-    return "" if child.returncode == 0 else said or f"exit code {child.returncode}"
+    message = child.communicate(timeout=600)[1].decode()
+    return "" if child.returncode == 0 else message or f"exit code {child.returncode}"
 
 
 def timeless(content: bytes) -> bytes:
@@ -127,8 +127,8 @@ def make_trials(folder: Path) -> dict[str, Trial]:
     bench = Trial("bench", words, words, folder_result(records, ("records.jsonl", "study.toml")), remove(records))
     reviewed, new = folder / "reviewed", folder / "new.parquet"
     words = ["audit", str(table), "--out", str(reviewed), "--quiet", "--device", "cpu"]
-    said = finish(words)
-    assert not said, said
+    message = finish(words)
+    assert not message, message
     words = ["predict", str(reviewed), str(table), "--out", str(new), "--device", "cpu"]
     predict = Trial("predict", words, words, lambda: {"new": new.read_bytes()} if new.exists() else {}, remove(new))
     return {trial.kind: trial for trial in (audit, bench, predict)}
@@ -138,8 +138,8 @@ def run_trial(trial: Trial, kills: int, random: np.random.Generator, end: float)
     """Kill until there were enough kills; every end is compared with the undisturbed one."""
     trial.clear()
     began = time.perf_counter()
-    said = finish(trial.start)
-    assert not said, said
+    messages = finish(trial.start)
+    assert not messages, messages
     trial.seconds, expected = time.perf_counter() - began, trial.result()
     while trial.kills < kills and time.monotonic() < end:
         trial.clear()
@@ -148,12 +148,12 @@ def run_trial(trial: Trial, kills: int, random: np.random.Generator, end: float)
             if trial.kills < kills and kill_once(trial, words, random):
                 trial.kills += 1
                 words = trial.go_on
-        said = "" if trial.kind == "predict" and trial.result() else finish(words)  # it writes new files alone
-        if "no interrupted audit" in said:  # it was killed before anything was begun, or after its end
-            said = finish(trial.start)
+        messages = "" if trial.kind == "predict" and trial.result() else finish(words)  # it writes new files alone
+        if "no interrupted audit" in messages:  # it was killed before anything was begun, or after its end
+            messages = finish(trial.start)
         trial.ends += 1
-        if said:
-            trial.differences.append(said[-300:])
+        if messages:
+            trial.differences.append(messages[-300:])
         elif trial.result() != expected:
             names = [name for name, data in expected.items() if trial.result().get(name) != data]
             trial.differences.append(f"differs in {names}")
@@ -164,8 +164,8 @@ def review_trial(folder: Path, kills: int) -> Trial:
     review_kills.KILLS, review_kills.DECISIONS = kills, 20 * kills + 60
     began = time.perf_counter()
     found = review_kills.decide_through_kills(review_kills.make_audit(folder / "served", 20, 500))
-    said = [f"{found['lost']} lost, {found['doubled']} doubled"] if found["lost"] or found["doubled"] else []
-    trial = Trial("review", [], [], dict, lambda: None, found["kills"], 1, said)
+    messages = [f"{found['lost']} lost, {found['doubled']} doubled"] if found["lost"] or found["doubled"] else []
+    trial = Trial("review", [], [], dict, lambda: None, found["kills"], 1, messages)
     trial.seconds = time.perf_counter() - began
     return trial
 
@@ -194,8 +194,8 @@ def keep(folder: Path, trial: Trial, seed: int) -> None:
 
 
 def head() -> str:
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return said.stdout.strip()
+    message = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return message.stdout.strip()
 
 
 def page_of(runs: list[dict[str, Any]]) -> list[str]:

@@ -124,8 +124,8 @@ def main() -> None:
     recording = columns["record"]
     steps = np.concatenate([np.flatnonzero(recording == name)[::EVERY] for name in np.unique(recording)])
     experts = np.stack([columns[f"expert_{name}"][steps] for name in "ABC"], 1)
-    for place, name in enumerate("ABC"):
-        found = replace_experts(experts[:, place], np.delete(experts, place, 1), recording[steps])
+    for index, name in enumerate("ABC"):
+        found = replace_experts(experts[:, index], np.delete(experts, index, 1), recording[steps])
         answer = "yes" if found.is_as_good() else "not shown"
         lines.append(f"| {name} | {100 * found.difference:+.1f} | {100 * found.lower:+.1f} | {answer} |")
     RESULT.write_text("\n".join(lines) + "\n")

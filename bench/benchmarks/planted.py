@@ -289,11 +289,11 @@ def write_refits_page(file: Path) -> None:
             f"{100 * max(abs(found[code] / true[code] - 1) for code in true if true[code]):.0f} %" for found in others
         )
         wider = planting.widen_interval(share, *ends, errors)
-        said = [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in (ends, wider)]
+        messages = [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in (ends, wider)]
         support = (record["support"] or {}).get("flagged")
         signals = "" if support is None or not record["asked"] else f"{100 * support:.0f} %"
         lines.append(
-            f"| {record['data']} | {100 * record['truth']:.1f} % | {100 * share:.1f} ({said[0]}) | {said[1]} | "
+            f"| {record['data']} | {100 * record['truth']:.1f} % | {100 * share:.1f} ({messages[0]}) | {messages[1]} | "
             f"{false} | {left} | {bouts} | {signals} |"
         )
     (file.parent / "refits.md").write_text("\n".join(lines) + "\n")

@@ -140,8 +140,8 @@ def measure_night(job: tuple[str, bool, int, Path]) -> dict[str, Any]:
     table, programs = name_programs(NIGHTS[name](data))
     night, stage = table["night"], table["stage"]
     begins = np.append(True, night[1:] != night[:-1])  # the rows of a night follow each other
-    place = np.arange(len(night))
-    elapsed = (place - np.maximum.accumulate(np.where(begins, place, 0))) / EPOCHS_PER_HOUR
+    number = np.arange(len(night))
+    elapsed = (number - np.maximum.accumulate(np.where(begins, number, 0))) / EPOCHS_PER_HOUR
     random = np.random.default_rng(0)
     late = np.flatnonzero((stage == 2) & (elapsed >= HOUR))
     changed = np.zeros(len(stage), bool)

@@ -50,7 +50,7 @@ def load(data: Path) -> dict[str, Recordings]:
     har = {name: np.concatenate([part[name] for part in har]) for name in har[0]}
     some = [f"f{n:03d}" for n in (*range(1, 7), *range(41, 47), *range(121, 127))]
     senior = _read(data / "har70plus" / "means_5s.parquet")
-    axes = [f"{place}_{axis}_mean" for place in ("back", "thigh") for axis in "xyz"]
+    axes = [f"{index}_{axis}_mean" for index in ("back", "thigh") for axis in "xyz"]
     sleep = _read(data / "sleep_edf" / "sleep_edf_sc_20nights_30s.parquet")
     spectra = [name for name in sleep if name.startswith(("fpz", "pzo"))]
     still, asleep = np.isin(senior["label_mode"], (6, 7, 8)), sleep["stage"] > 0

@@ -27,8 +27,8 @@ SAID = ((0.05, 0.1), (0.1, 0.3), (0.3, 0.5))  # probabilities that a label is ri
 def measure(nights: pd.DataFrame, seed: int) -> dict[str, Any]:
     """Audit the nights with drawn errors, beside the truth."""
     random = np.random.default_rng(seed)
-    place = nights.groupby("night")["epoch"].transform(lambda epoch: (epoch - epoch.min()) / np.ptp(epoch)).to_numpy()
-    true, wrong = nights["stage"].to_numpy(), random.random(len(nights)) < 0.05 + 0.3 * place
+    index = nights.groupby("night")["epoch"].transform(lambda epoch: (epoch - epoch.min()) / np.ptp(epoch)).to_numpy()
+    true, wrong = nights["stage"].to_numpy(), random.random(len(nights)) < 0.05 + 0.3 * index
     recorded = np.where(wrong, (true + random.integers(1, 5, len(nights))) % 5, true)
     table = nights.drop(columns="stage").assign(label=STAGES[recorded])
     with warnings.catch_warnings():

@@ -327,10 +327,10 @@ def in_study_order(runs: Iterable[Run], folder: Path) -> list[Run]:
     study = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     methods, datasets = (list(study.get(key, {})) for key in ("methods", "datasets"))
 
-    def place(names: list[str], name: str) -> int:
+    def number(names: list[str], name: str) -> int:
         return names.index(name) if name in names else len(names)
 
-    return sorted(runs, key=lambda run: (place(methods, run.method), place(datasets, run.dataset)))
+    return sorted(runs, key=lambda run: (number(methods, run.method), number(datasets, run.dataset)))
 
 
 def write_tables(runs: Sequence[Run]) -> str:

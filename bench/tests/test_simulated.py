@@ -92,7 +92,7 @@ def predict_left_out(study, seed, left_out=0):
 
 def test_where_steps_are_hard_for_all_the_consensus_is_not_worse_than_a_majority():
     results = [predict_left_out(SharedDifficulty(), 5, who) for who in range(5)]
-    right, losses = (np.mean([result[place] for result in results], 0) for place in (0, 1))
+    right, losses = (np.mean([result[index] for result in results], 0) for index in (0, 1))
     assert right[1] > right[0] - 0.002
     assert right[2] > right[0]
     assert losses[1] < losses[0]

@@ -35,11 +35,11 @@ def ablation(base, less, seconds=1.0, **changes):
     for dataset in SETS:
         for draw in range(4):
             for rate, variant in ((0, "uniform"), (0.3, "uniform"), (0.3, "bursts 0.5"), (0.3, "bursts 0.9")):
-                place = {"dataset": dataset, "rate": rate, "variant": variant, "draw": draw}
+                index = {"dataset": dataset, "rate": rate, "variant": variant, "draw": draw}
                 hard = 0.1 + 0.2 * draw  # the same for both methods: pairs cancel it
-                runs.append(make_run(base, **place, seconds=seconds, **dict.fromkeys(changes, hard)))
+                runs.append(make_run(base, **index, seconds=seconds, **dict.fromkeys(changes, hard)))
                 higher = {name: hard + value * (1 + draw / 10) for name, value in changes.items()}
-                runs.append(make_run(less, **place, **higher))
+                runs.append(make_run(less, **index, **higher))
     return runs
 
 

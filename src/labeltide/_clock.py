@@ -94,7 +94,7 @@ class Cells(NamedTuple):
         """The moments of every cell: shape (cells, clocks)."""
         return np.stack(np.meshgrid(*self.axes, indexing="ij"), -1).reshape(-1, len(self.axes))
 
-    def places(self, clock: np.ndarray) -> np.ndarray:
+    def cell_of(self, clock: np.ndarray) -> np.ndarray:
         """The index of the nearest cell of moments of shape (..., clocks): whole numbers of shape (...)."""
         if clock.ndim < 1 or clock.shape[-1] != len(self.axes):
             raise ValueError(f"clock must have shape (..., {len(self.axes)}), one moment per clock. Got {clock.shape}.")

@@ -135,7 +135,7 @@ _current: ContextVar[Workers | None] = ContextVar("labeltide workers", default=N
 
 
 def current_workers() -> Workers:
-    """Where independent work runs now; this process unless `workers` said otherwise."""
+    """Where independent work runs now; this process unless `workers` named another."""
     return _current.get() or Workers()
 
 

@@ -129,7 +129,7 @@ def test_each_column_of_labels_has_its_own_corrections(tmp_path):
 def test_a_table_that_changed_moved_or_was_a_frame_is_told(reviewed, tmp_path):
     path, folder = reviewed
     path.rename(tmp_path / "moved.parquet")
-    with pytest.raises(ValueError, match=r"The audited table is no longer at .*--table FILE"):
+    with pytest.raises(ValueError, match=r"The audited table is not at .*--table FILE"):
         apply_decisions(folder, tmp_path / "new.parquet")
     assert apply_decisions(folder, tmp_path / "new.parquet", table=tmp_path / "moved.parquet").rows == 240
     parquet.write_table(make_table(seed=4), path)

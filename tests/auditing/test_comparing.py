@@ -96,18 +96,18 @@ def test_without_times_rows_are_matched_by_number_and_that_is_said(tmp_path):
         audit(make_table().drop_columns("minute"), tmp_path / name, time=None)
     found = compare_audits(tmp_path / "a", tmp_path / "b").summary
     assert found["matched"]["by"] == "sequence and row number"
-    assert "matched by row number" in found["said"][0]
+    assert "matched by row number" in found["messages"][0]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"drop": "minute"}, "The new audit has no column of times"),
         ({"person": "x"}, "No sequence and time occurs in both audits"),
         ({"who": ("A", "B", "C", "D")}, "No annotator is in both audits"),
     ],
 )
-def test_what_cannot_be_matched_is_told(tmp_path, change, said):
+def test_what_cannot_be_matched_is_told(tmp_path, change, message):
     table = make_table()
     old, new, roles = table, table, {}
     if "drop" in change:
@@ -115,7 +115,7 @@ def test_what_cannot_be_matched_is_told(tmp_path, change, said):
     if "person" in change:
         new = table.set_column(0, "person", pa.array([f"x{name}" for name in table["person"].to_pylist()]))
     if "who" in change:
-        first, second = (pa.array([change["who"][place + row % 2] for row in range(240)]) for place in (0, 2))
+        first, second = (pa.array([change["who"][index + row % 2] for row in range(240)]) for index in (0, 2))
         old, new = table.append_column("who", first), table.append_column("who", second)
         roles = {"annotator": "who"}
     audit(old, tmp_path / "a", **(roles if "who" in change else {}))
@@ -123,7 +123,7 @@ def test_what_cannot_be_matched_is_told(tmp_path, change, said):
     found = compare_audits(tmp_path / "a", tmp_path / "b")
     assert found.summary["issues"] is None
     assert found.summary["rate"]["p_value"] is not None
-    assert said in found.summary["said"][0]
+    assert message in found.summary["messages"][0]
     assert "No label could be matched" in str(found)
 
 
@@ -135,14 +135,14 @@ def test_annotators_of_one_audit_alone_are_told(tmp_path):
     found = compare_audits(tmp_path / "a", tmp_path / "b").summary
     assert found["matched"]["by"] == "sequence, time and annotator"
     assert found["matched"]["labels"] == found["matched"]["only_old"] == 120
-    assert "1 annotator is only in the old audit." in found["said"]
+    assert "1 annotator is only in the old audit." in found["messages"]
 
 
 def test_classes_of_one_audit_alone_are_told_and_not_compared(tmp_path):
     audit(make_table(), tmp_path / "a")
     audit(relabel(make_table(), slice(0, 40), "swim"), tmp_path / "b")
     found = compare_audits(tmp_path / "a", tmp_path / "b").summary
-    assert "Only in the new audit: class 'swim'." in found["said"]
+    assert "Only in the new audit: class 'swim'." in found["messages"]
     assert [curve["class"] for curve in found["curves"]] == [None, "rest", "walk"]
 
 
@@ -151,7 +151,7 @@ def test_other_clocks_are_not_compared(tmp_path):
     audit(make_table(), tmp_path / "b", clock="minute")
     found = compare_audits(tmp_path / "a", tmp_path / "b").summary
     assert found["clock"] is None
-    assert "The clocks differ" in found["said"][0]
+    assert "The clocks differ" in found["messages"][0]
     assert write_comparison(found, tmp_path / "page.html").stat().st_size > 5000
 
 
@@ -175,7 +175,7 @@ def test_the_baseline_may_be_the_folder_that_is_replaced(tmp_path):
 def test_a_page_in_the_folder_does_not_keep_an_audit_from_being_replaced(tmp_path):
     audit(make_table(), tmp_path / "a")
     write_comparison(compare_audits(tmp_path / "a", tmp_path / "a").summary, tmp_path / "a" / "compare.html")
-    with pytest.raises(ValueError, match="The page must be new"):
+    with pytest.raises(ValueError, match="The file must be new"):
         write_comparison({}, tmp_path / "a" / "compare.html")
     audit(make_table(), tmp_path / "a")
 
@@ -202,8 +202,8 @@ def test_names_cannot_leave_their_place_on_the_page(tmp_path):
 def test_a_folder_that_is_no_audit_is_told(tmp_path):
     audit(make_table(), tmp_path / "a")
     (tmp_path / "empty").mkdir()
-    for folder, said in ((tmp_path / "nowhere", "There is no folder"), (tmp_path / "empty", "holds no audit.json")):
-        with pytest.raises((ValueError, OSError), match=said):
+    for folder, message in ((tmp_path / "nowhere", "There is no folder"), (tmp_path / "empty", "holds no audit.json")):
+        with pytest.raises((ValueError, OSError), match=message):
             compare_audits(tmp_path / "a", folder)
     (tmp_path / "a" / "audit.json").write_text('{"format": 1, "labeltide": "0.1.0"}')
     with pytest.raises(ValueError, match=r"not what (an audit of )?this version writes.*Audit again."):

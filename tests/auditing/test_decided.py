@@ -50,7 +50,7 @@ def test_an_audit_uses_them_and_tells_how_many(reviewed, tmp_path):
     path, folder = reviewed
     result = lt.audit(path, decisions=folder, out=tmp_path / "new", **ROLES)
     assert result.summary["decisions"]["used"] == 2
-    assert any("Trusted: 2 labels that reviewers settled" in said for said in result.summary["table"]["said"])
+    assert any("Trusted: 2 labels that reviewers settled" in message for message in result.summary["table"]["messages"])
     assert "Trusted: 2 labels" in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
 
 

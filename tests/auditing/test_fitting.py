@@ -19,7 +19,7 @@ def table_of(n_steps, window=100):
     labels[:, ::2] = 1
     shape = labels.shape[:2]
     arrays = {"index": np.zeros(shape), "fit_labels": labels}
-    return SimpleNamespace(place=np.zeros(n_steps, bool), n_all_steps=n_steps, class_names="ab", **arrays)
+    return SimpleNamespace(flat_index=np.zeros(n_steps, bool), n_all_steps=n_steps, class_names="ab", **arrays)
 
 
 @pytest.mark.parametrize(

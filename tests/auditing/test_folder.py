@@ -167,10 +167,10 @@ def test_any_study_can_be_written_and_read_again(tmp_path_factory, table, issue,
     lines = lines.append_column("is_issue", pa.array(chosen, pa.bool_()))
     lines = lines.append_column("probability_right", pa.array([issue.random() for _ in chosen]))
     lines = lines.append_column("reason", pa.array([reason.encode("utf-8", "replace").decode()] * len(lines)))
-    out = write(tmp_path_factory.mktemp("any") / "out", labels=lines, audit_json={**AUDIT, "said": audit.said})
+    out = write(tmp_path_factory.mktemp("any") / "out", labels=lines, audit_json={**AUDIT, "messages": audit.messages})
     assert parquet.read_table(out / "labels.parquet").equals(lines)
     assert len(parquet.read_table(out / "issues.parquet")) == sum(chosen)
-    assert json.loads((out / "audit.json").read_text())["said"] == list(audit.said)
+    assert json.loads((out / "audit.json").read_text())["messages"] == list(audit.messages)
 
 
 def _umask():

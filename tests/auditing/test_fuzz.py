@@ -19,11 +19,11 @@ def read_or_sentence(table, **options):
     try:
         return read_audit_table(table, **options), ""
     except ValueError as error:
-        said = str(error)
-        assert said[-1] in ".?", said
-        assert said[0].isupper() or said.split()[0] in OPTIONS, said
-        assert len(said) < 3000
-        return None, said
+        messages = str(error)
+        assert messages[-1] in ".?", messages
+        assert messages[0].isupper() or messages.split()[0] in OPTIONS, messages
+        assert len(messages) < 3000
+        return None, messages
 
 
 def assert_whole(audit):
@@ -40,9 +40,9 @@ def assert_whole(audit):
     assert (audit.features[padding] == 0).all()
     assert (audit.labels[padding] == -1).all()
     # Every step belongs to one place, and what is put on places comes back on rows.
-    assert (audit.index.reshape(-1)[audit.place] == np.arange(len(audit.place))).all()
+    assert (audit.index.reshape(-1)[audit.flat_index] == np.arange(len(audit.flat_index))).all()
     assert (of_lines(audit, audit.index) == audit.line_step).all()
-    counted = np.bincount(audit.index[~padding], minlength=len(audit.place))
+    counted = np.bincount(audit.index[~padding], minlength=len(audit.flat_index))
     assert counted.min() >= 1
     # No label counts twice in training, and none is lost.
     lines = lines_of(audit)
@@ -76,7 +76,7 @@ def test_any_table_gives_arrays_or_a_sentence(table, data):
 )
 def test_a_study_comes_back_row_by_row(table, window, annotator, features, clock):
     options = {"annotator": "who"} if annotator else {"annotator": None}
-    audit, said = read_or_sentence(
+    audit, messages = read_or_sentence(
         table, sequence="s", time="t", label="y", features=features, clock=clock, window=window, **options
     )
     if audit is None:
@@ -88,7 +88,7 @@ def test_a_study_comes_back_row_by_row(table, window, annotator, features, clock
             "one annotator, an audit",
             "NUL",
         )
-        assert any(part in said for part in excuses), said
+        assert any(part in messages for part in excuses), messages
         return
     assert_whole(audit)
     assert lines_of(audit)["recorded"].to_pylist() == table["y"].to_pylist()

@@ -21,7 +21,7 @@ def table(rows=60_000, steps=100, annotators=1, classes=3):
         fit_labels=labels,
         index=np.zeros((windows, steps)),
         class_names=("a",) * classes,
-        place=np.zeros(rows),
+        flat_index=np.zeros(rows),
         n_rows=rows,
         n_all_steps=rows,
         annotator_names=names,

@@ -17,7 +17,7 @@ def test_bad_rows_are_counted_and_results_stand_at_the_users_rows(tmp_path):
     result = lt.audit(PEOPLE / "duplicates.csv", drop_bad_rows=True, out=tmp_path / "out")
     about = json.loads((tmp_path / "out" / "audit.json").read_text())["table"]
     assert (about["rows"], about["labels"]) == (len(frame), 60) == (78, 60)
-    assert any("18 rows that repeat an earlier one exactly" in sentence for sentence in about["said"])
+    assert any("18 rows that repeat an earlier one exactly" in sentence for sentence in about["messages"])
     assert [each["role"] for each in about["overview"]] == ["sequence", "time", "feature", "label"]
     lines = result.to_frame()
     assert (frame.loc[lines["row"], "label"].to_numpy() == lines["recorded"].to_numpy()).all()

@@ -40,7 +40,7 @@ def test_wrong_labels_are_found_by_the_probabilities_of_another_model(audit):
     assert wrong[flagged].mean() > 0.8
     assert flagged[wrong].mean() > 0.5
     assert audit.summary["conclusion"]["names_labels"]
-    assert any("nothing was trained" in sentence for sentence in audit.summary["table"]["said"])
+    assert any("nothing was trained" in sentence for sentence in audit.summary["table"]["messages"])
 
 
 def test_a_table_read_in_parts_gets_the_same_labels(audit, tmp_path, monkeypatch):

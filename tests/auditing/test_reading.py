@@ -79,7 +79,7 @@ def test_trusted_labels_are_read_beside_the_recorded_ones():
     audit = read_audit_table(pa.table(rows), trusted="checked")
     assert audit.trusted.tolist() == [[0, -1], [0, -1]]
     assert audit.fit_trusted.tolist() == audit.trusted.tolist()
-    assert "Trusted: 2 labels in 'checked'." in audit.said
+    assert "Trusted: 2 labels in 'checked'." in audit.messages
     for cells, match in (
         (["x", "y", "x", "x", "x"], r"must agree among annotators"),
         (["w", None, None, None, None], r"not among the known ones: 'w'"),
@@ -93,7 +93,7 @@ def test_without_times_steps_follow_the_rows():
     rows = {"person": ["p", "q", "p"], "label": ["x", "y", "y"], "v": [1, 2, 3]}
     audit = read_audit_table(pa.table(rows))
     assert audit.labels[..., 0].tolist() == [[0, 1], [1, -1]]
-    assert "No column of times was found, so steps follow the order of the rows." in audit.said
+    assert "No column of times was found, so steps follow the order of the rows." in audit.messages
 
 
 def test_several_columns_can_name_a_sequence():
@@ -155,7 +155,7 @@ def test_every_library_and_file_gives_the_same_audit(study, tmp_path):
         )
         assert lines_of(audit).equals(lines_of(expected))
         np.testing.assert_allclose(audit.features, expected.features, atol=1e-5)
-        assert audit.said == expected.said
+        assert audit.messages == expected.messages
 
 
 def test_the_order_of_rows_never_matters(study):

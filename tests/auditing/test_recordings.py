@@ -37,7 +37,7 @@ def test_one_recording_with_its_hypnogram(tmp_path):
     assert alpha[slow].max() < alpha[~slow].min()
     file = found.described["files"][0]
     assert (file["first_row"], file["rows"], file["began"]) == (0, 60, "2024-05-01T22:30:00")
-    assert "Epochs of 30 s: every span is a whole number of them." in found.described["said"]
+    assert "Epochs of 30 s: every span is a whole number of them." in found.described["messages"]
 
 
 def test_a_band_holds_the_power_of_its_sine(tmp_path):
@@ -134,7 +134,7 @@ def test_labels_that_begin_at_another_moment_are_moved(tmp_path, day, minute, sh
     labels = [STAGES[state] for state in states]
     expected = [labels[k - shift] if 0 <= k - shift < 60 else None for k in range(60)]
     assert found.table["label"].to_pylist() == expected
-    assert any("later.edf" in said for said in found.described["said"])
+    assert any("later.edf" in message for message in found.described["messages"])
 
 
 def test_signals_from_a_table_with_spans_of_behaviour(tmp_path):
@@ -149,7 +149,7 @@ def test_signals_from_a_table_with_spans_of_behaviour(tmp_path):
     assert labels == [("walk" if k % 20 < 10 else None) for k in range(60)]
     assert found.table["acc_x: dominant frequency"][0].as_py() == pytest.approx(2, abs=0.1)
     assert {"magnitude: mean", "magnitude: sd"} <= set(found.features)
-    assert any(said.startswith("30 epochs of 1 s without a label") for said in found.described["said"])
+    assert any(message.startswith("30 epochs of 1 s without a label") for message in found.described["messages"])
 
 
 def test_a_table_of_several_recordings_takes_spans_by_name(tmp_path):
@@ -175,8 +175,8 @@ def test_labels_of_recordings_that_the_signals_lack_are_counted_and_named(tmp_pa
     files = write_mice(tmp_path, ["mouse1", "mouse2"], [("mouse1", "", "run"), ("Mouse 2", "", "rest")])
     found = read(*files, epoch=1.0)
     assert found.table["label"].to_pylist() == ["run"] * 10 + [None] * 10
-    said = "1 span of recordings without signals left out: 'Mouse 2'."
-    assert said in found.described["said"]
+    message = "1 span of recordings without signals left out: 'Mouse 2'."
+    assert message in found.described["messages"]
 
 
 @pytest.mark.parametrize("others", [[], [("Mouse2", "", "rest"), ("Mouse3", "", "rest"), ("Mouse4", "", "rest")]])
@@ -192,9 +192,9 @@ def test_an_observation_with_one_subject_is_found_by_its_own_name(tmp_path):
     events = [("o1", "a", "run"), ("o2", "a", "rest"), ("o2", "b", "run"), ("o3", "b", "rest")]
     found = read(*write_mice(tmp_path, ["o1", "o2", "o3", "o2 b"], events), epoch=1.0)
     assert found.table["label"].to_pylist() == ["run"] * 10 + [None] * 10 + ["rest"] * 10 + ["run"] * 10
-    said = found.described["said"]
-    assert "Observations with one subject go by the observation alone: 'o1' and 'o3'." in said
-    assert "1 span of recordings without signals left out: 'o2 a'." in said
+    message = found.described["messages"]
+    assert "Observations with one subject go by the observation alone: 'o1' and 'o3'." in message
+    assert "1 span of recordings without signals left out: 'o2 a'." in message
 
 
 def test_uneven_times_are_moved_and_gaps_are_missing(tmp_path):
@@ -202,7 +202,7 @@ def test_uneven_times_are_moved_and_gaps_are_missing(tmp_path):
     csv.write_csv(pa.table({"time": t, "v": t}), tmp_path / "a.csv")
     found = read(tmp_path / "a.csv", make_spans([0], [13], ["x"])[0], epoch=1.0)
     assert found.table["v: mean"].to_pylist()[:6] == [0, 1, 2, 3.2, None, None]
-    assert any("moved by up to 0.2 s" in said for said in found.described["said"])
+    assert any("moved by up to 0.2 s" in message for message in found.described["messages"])
 
 
 def test_own_features_and_their_rule(tmp_path):
@@ -273,7 +273,7 @@ def test_an_audit_of_a_recording_keeps_what_the_way_back_needs(tmp_path, stub):
     assert audit["recordings"]["epoch"] == 30
     assert [file["recording"] for file in audit["recordings"]["files"]] == [f"n{k}-PSG" for k in range(4)]
     assert audit["table"]["columns"]["sequence"] == "recording"
-    assert any("Epochs of 30 s" in said for said in audit["table"]["said"])
+    assert any("Epochs of 30 s" in message for message in audit["table"]["messages"])
     assert result.labels["time"][0].as_py().startswith("2024-05-01 22:30")
 
 

@@ -119,17 +119,17 @@ def edit(path, type_verdict, rewrites):
 def test_what_a_person_decided_is_what_is_written(
     tmp_path_factory, classes, sequences, is_category, is_dated, rewrites, draws
 ):
-    place = tmp_path_factory.mktemp("any")
+    folder = tmp_path_factory.mktemp("any")
     table = make_study(classes, sequences, is_category and not isinstance(classes[0], Decimal), is_dated)
-    parquet.write_table(table, place / "study.parquet")
-    audit = lt.audit(place / "study.parquet", out=place / "audit", fdr=0.8, **ROLES)
+    parquet.write_table(table, folder / "study.parquet")
+    audit = lt.audit(folder / "study.parquet", out=folder / "audit", fdr=0.8, **ROLES)
     names = audit.summary["table"]["classes"]
-    lines = {line["row"]: line for line in parquet.read_table(place / "audit" / "labels.parquet").to_pylist()}
+    lines = {line["row"]: line for line in parquet.read_table(folder / "audit" / "labels.parquet").to_pylist()}
     # What is also a word, as a class called ok is, must be typed as a class.
     choices = st.sampled_from(
         ["", "keep", "suggested", *(f"class:{name}" if name in ("ok", "right") else name for name in names)]
     )
-    typed = edit(place / "audit" / "issues.csv", lambda line: draws.draw(choices), rewrites)
+    typed = edit(folder / "audit" / "issues.csv", lambda line: draws.draw(choices), rewrites)
     expected = {}
     for row, verdict in typed.items():
         words = {"keep": lines[row]["recorded"], "suggested": lines[row]["suggested"], "": None}
@@ -138,17 +138,17 @@ def test_what_a_person_decided_is_what_is_written(
     if not decided:
         return
     # 1 may be what is left of 01, and six digits do not tell large numbers apart: an error then, never another label.
-    done, error = apply_or_error(place)
+    done, error = apply_or_error(folder)
     if error:
         assert {"1", "01"} <= set(names) or max(map(len, names)) > 12
         assert re.search(r"in line \d+ \(row \d+\)", error)
         return
     values = dict(zip(names, sorted(classes, key=lambda value: names.index(name_of(value, names))), strict=True))
-    written = parquet.read_table(place / "new.parquet")["label"].to_pylist()
+    written = parquet.read_table(folder / "new.parquet")["label"].to_pylist()
     assert {row: written[row] for row in decided} == {row: values[label] for row, label in decided.items()}
     kept = sum(label == lines[row]["recorded"] for row, label in decided.items())
     assert (done.kept_by_reviewers, done.changed_by_reviewers) == (kept, len(decided) - kept)
-    exported = export_audit(place / "audit", "csv", place / "spans", "corrected")
+    exported = export_audit(folder / "audit", "csv", folder / "spans", "corrected")
     spans = read_spans(exported.files[0]).spans.to_pylist()
     recordings = {span["recording"] for span in spans}
     assert len(recordings) == len(sequences)
@@ -159,9 +159,9 @@ def test_what_a_person_decided_is_what_is_written(
         assert [span["label"] for span in at] == [label], (name, onset)
 
 
-def apply_or_error(place):
+def apply_or_error(folder):
     try:
-        return apply_decisions(place / "audit", place / "new.parquet", above=0.5), ""
+        return apply_decisions(folder / "audit", folder / "new.parquet", above=0.5), ""
     except ValueError as error:
         return None, str(error)
 

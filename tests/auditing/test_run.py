@@ -17,8 +17,8 @@ from labeltide import UnanswerableError
 from labeltide.auditing import fitting
 from labeltide.auditing.decisions import file_digest
 from labeltide.auditing.page import write_page
-from labeltide.auditing.predict import predict_table, write_predictions
-from labeltide.auditing.results import OURS
+from labeltide.auditing.predict import predict_table
+from labeltide.auditing.results import OURS, write_new_table
 from labeltide.data.studies import simulate_study
 from labeltide.demo import compare_with_truth
 from labeltide.training import Checkpoint
@@ -127,7 +127,7 @@ def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     assert [found.summary["clock"]["name"], other["clock"]["name"]] == ["minute", "hour"]
     assert [found.summary["clock"]["period"], other["clock"]["period"]] == [None, 24]
     assert found.estimator.period == (None, 24)
-    assert "The clocks are rounded, so that Q is learned at 20 by 24 moments." in found.summary["table"]["said"]
+    assert "The clocks are rounded, so that Q is learned at 20 by 24 moments." in found.summary["table"]["messages"]
     for part in (found.summary, other):
         assert len(part["noise"]["clock"]) == len(part["noise"]["curves"][0]["rate"])
         assert 0 < part["temporality"]["p_value"] <= 1
@@ -194,10 +194,10 @@ def test_the_model_of_an_audit_labels_another_table(real, tmp_path):
         found = predict_table(model, new)
     right = np.mean(np.array(found["predicted"].to_pylist()) == np.array(new["truth"].to_pylist()))
     assert right > 0.6
-    path = write_predictions(found, tmp_path / "new" / "found.csv")
+    path = write_new_table(found, tmp_path / "new" / "found.csv")
     assert csv.read_csv(path).num_rows == 80
     with pytest.raises(ValueError, match="must be new"):
-        write_predictions(found, path)
+        write_new_table(found, path)
     with pytest.raises(ValueError, match="must be the folder of an audit"):
         predict_table(tmp_path, new)
 
@@ -233,15 +233,15 @@ def test_large_tables_are_learned_from_in_part_and_that_is_said(tiny, monkeypatc
     monkeypatch.setattr(fitting, "TRAINING_STEPS", 200)
     monkeypatch.setattr(fitting, "INFERENCE_STEPS", 100)
     found = lt.audit(make_table(people=30))
-    said = " ".join(found.summary["table"]["said"])
-    assert "learned from 10 of 30 windows" in said
+    message = " ".join(found.summary["table"]["messages"])
+    assert "learned from 10 of 30 windows" in message
     assert found.labels["probability_right"].null_count == 0
 
 
 def test_inference_on_some_windows_leaves_the_training_evidence_as_fit_left_it(tiny, monkeypatch):
     monkeypatch.setattr(fitting, "INFERENCE_STEPS", 100)
     result = lt.audit(make_table(people=30))
-    assert "Bands and checks rest on 20 of 30 windows" in " ".join(result.summary["table"]["said"])
+    assert "Bands and checks rest on 20 of 30 windows" in " ".join(result.summary["table"]["messages"])
     assert len(result.estimator.training_.data.mask) == len(result.estimator.training_.clusters) == 30
     assert {"noise_estimate", "diagnostics", "temporality"} <= set(result.estimator.findings_)
 
@@ -308,8 +308,8 @@ def audit_or_sentence(table, **options):
     try:
         return lt.audit(table, **options)
     except ValueError as error:
-        said = str(error)
-    assert said[-1] in ".?", said
+        messages = str(error)
+    assert messages[-1] in ".?", messages
     return None
 
 

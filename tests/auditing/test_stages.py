@@ -12,8 +12,8 @@ def test_every_stage_is_a_line(caplog):
         for name in ("read", "fit"):
             with shown.stage(name):
                 shown.done(0.5)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["1 of 5: reading the table (0 s)", "2 of 5: learning from the labels (0 s)"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["1 of 5: reading the table (0 s)", "2 of 5: learning from the labels (0 s)"]
 
 
 def test_a_long_stage_says_how_far_it_is(caplog, monkeypatch):

@@ -97,7 +97,7 @@ def test_a_class_with_few_labels_is_left_out_and_others_keep_their_names():
     assert kept.n_labels == table.n_labels - 3
     np.testing.assert_array_equal(kept.labels[table.labels == 2], 1)
     np.testing.assert_array_equal(kept.labels[table.labels == 1], -1)
-    assert kept.said[-1].startswith("The class 'b' had too few labels to learn from (3 of 20")
+    assert kept.messages[-1].startswith("The class 'b' had too few labels to learn from (3 of 20")
 
 
 def test_small_tables_keep_their_classes():

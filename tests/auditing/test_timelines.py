@@ -41,7 +41,7 @@ def test_signals_that_change_with_the_label_are_drawn_before_those_that_tell_seq
     table = SimpleNamespace(
         features=np.stack([whose, moving], -1),
         index=np.arange(200).reshape(4, 50),
-        place=np.arange(200),
+        flat_index=np.arange(200),
         groups=np.arange(4),
         from_steps=lambda values: values.reshape(-1),
     )

@@ -84,7 +84,10 @@ def test_audits_in_memory_and_in_parts_learn_from_as_many_labels(tmp_path, monke
     n_windows = every["settings"]["windows learned from"]
     assert few["settings"]["windows learned from"] == math.ceil(300 * n_windows / 1059)
     assert every["settings"]["train_on"] == "all"
-    assert any("As asked by train_on (--train-on): the networks learned from" in said for said in few["table"]["said"])
-    assert not any("networks learned from" in sentence for sentence in every["table"]["said"])
+    assert any(
+        "As asked by train_on (--train-on): the networks learned from" in message
+        for message in few["table"]["messages"]
+    )
+    assert not any("networks learned from" in sentence for sentence in every["table"]["messages"])
     assert every["table"]["labels"] == few["table"]["labels"] == 1059
     assert np.isfinite(every["issues"]["count"])

@@ -208,8 +208,8 @@ def test_a_stray_quotation_mark_never_swallows_a_verdict(audited, column):
     path = folder / "issues.csv"
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     names, cells = lines[0].replace('"', "").split(","), lines[2].split(",")
-    place = names.index(column)
-    cells[place] = '"' + cells[place].replace('"', "")
+    number = names.index(column)
+    cells[number] = '"' + cells[number].replace('"', "")
     lines[2] = ",".join(cells)
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(ValueError, match=r"not valid CSV.*quotation mark"):
@@ -218,8 +218,8 @@ def test_a_stray_quotation_mark_never_swallows_a_verdict(audited, column):
 
 def test_verdicts_are_applied_to_columns_of_string_views(tmp_path):
     table = make_table()
-    place = table.column_names.index("label")
-    table = table.set_column(place, "label", table["label"].cast(pa.string()).cast(pa.string_view()))
+    number = table.column_names.index("label")
+    table = table.set_column(number, "label", table["label"].cast(pa.string()).cast(pa.string_view()))
     parquet.write_table(table, tmp_path / "study.parquet")
     lt.audit(tmp_path / "study.parquet", out=tmp_path / "audit", **ROLES)
     ((row, _, _),) = type_into(tmp_path / "audit", ["walk"])

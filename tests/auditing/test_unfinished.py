@@ -69,17 +69,17 @@ def stopped(stopped_once, tmp_path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.mark.parametrize("place", ["run.make_scorer", "fitting.infer", "run.describe_settings"])
+@pytest.mark.parametrize("index", ["run.make_scorer", "fitting.infer", "run.describe_settings"])
 def test_an_audit_stopped_after_its_fit_never_fits_again_and_ends_with_the_same_bytes(
-    place, whole, tmp_path, monkeypatch
+    index, whole, tmp_path, monkeypatch
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(f"labeltide.auditing.{place}", interrupt)
+        patch.setattr(f"labeltide.auditing.{index}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             audit(out)
     monkeypatch.setattr(TideClassifier, "fit", interrupt)
-    if place == "run.describe_settings":
+    if index == "run.describe_settings":
         monkeypatch.setattr(TideClassifier, "_estimate", interrupt)  # bands were kept, too
     audit(out, resume=True)
     assert summary_of(out) == summary_of(whole)

@@ -224,11 +224,11 @@ def test_dark_mode_is_dark_and_its_text_is_readable(visit):
         page = visit(color_scheme=scheme).page
         ground = brightness(page.evaluate(f"a => {read}", ["body", "backgroundColor"]))
         assert (ground < 0.1) == (scheme == "dark")
-        for place in ("body", ".lead", ".card h3", "a", "#clock svg text", "button.main"):
-            own = "fill" if "svg" in place else "color"
-            behind = page.evaluate(f"a => {read}", [".card" if "card" in place else "body", "backgroundColor"])
-            behind = page.evaluate(f"a => {read}", ["button.main", "backgroundColor"]) if "button" in place else behind
-            assert contrast(page.evaluate(f"a => {read}", [place, own]), behind) >= 4.5, (scheme, place)
+        for index in ("body", ".lead", ".card h3", "a", "#clock svg text", "button.main"):
+            own = "fill" if "svg" in index else "color"
+            behind = page.evaluate(f"a => {read}", [".card" if "card" in index else "body", "backgroundColor"])
+            behind = page.evaluate(f"a => {read}", ["button.main", "backgroundColor"]) if "button" in index else behind
+            assert contrast(page.evaluate(f"a => {read}", [index, own]), behind) >= 4.5, (scheme, index)
 
 
 def brightness(colour):
@@ -310,9 +310,9 @@ def test_every_stretch_of_the_plan_is_shown_in_a_timeline(visit):
     page = visit().page
     buttons = page.locator("#plan button[data-stretch]")
     assert buttons.count() == page.locator("#plan tbody tr").count() == 5
-    for place in range(5):
-        first = page.locator("#plan tbody tr").nth(place).locator("td.time").first.inner_text()
-        buttons.nth(place).click()
+    for index in range(5):
+        first = page.locator("#plan tbody tr").nth(index).locator("td.time").first.inner_text()
+        buttons.nth(index).click()
         page.wait_for_timeout(60)
         assert page.locator("#timeline rect.stretch").count() == 1
         assert first in re.sub("[\u2068\u2069]", "", page.locator("#timeline-readout").inner_text())

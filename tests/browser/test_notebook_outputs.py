@@ -14,7 +14,7 @@ def test_a_static_export_shows_every_result_offline(browser, tmp_path, width):
     page.on("request", lambda request: requests.append(request.url))
     page.goto(path.as_uri())
     page.wait_for_load_state("networkidle")
-    boxes = [page.locator(f"#cell-{place}").bounding_box() for place in range(len(outputs))]
+    boxes = [page.locator(f"#cell-{index}").bounding_box() for index in range(len(outputs))]
     page.close()
     assert requests == [path.as_uri()]
     assert min(box["height"] for box in boxes) > 20  # a title alone is one line

@@ -233,10 +233,10 @@ def test_the_noise_is_drawn_less_to_that_of_training_where_labels_do_not_persist
     )
     fits = Members(*torch.zeros(2, 1, dtype=torch.long), torch.ones(1, 300))
     kinds = families_of([family(2, constant_shape(np.zeros(1)), "each")])
-    said = []
+    messages = []
     for trained in (None, informedness(flat_chain(1, 1, data).matrices)):
         told = data.with_evidence(sure[None], trained)
         start = flat_chain(1, 1, told)
         fitted = fit_chains(told, fits, kinds, start, iterations=200, learn_power=True)
-        said.append(1 - float(fitted.parameters.matrices.diagonal(dim1=-2, dim2=-1).mean()))
-    assert said[1] < 0.8 * said[0]
+        messages.append(1 - float(fitted.parameters.matrices.diagonal(dim1=-2, dim2=-1).mean()))
+    assert messages[1] < 0.8 * messages[0]

@@ -97,8 +97,8 @@ def test_a_pass_equals_the_sum_over_all_paths(run, evidence, bursts, jumps, clas
             for t, annotator in itertools.product(range(length), range(data.labels.shape[-1])):
                 recorded = int(data.labels[members.labels[member], row, t, annotator])
                 if recorded >= 0:
-                    place = int(data.grid_index()[row, t])
-                    counts[annotator if groups > 1 else 0, place, :, recorded] += weight * posterior[t]
+                    index = int(data.grid_index()[row, t])
+                    counts[annotator if groups > 1 else 0, index, :, recorded] += weight * posterior[t]
         np.testing.assert_allclose(found.pairs[member, 0], pairs, atol=1e-5)
         np.testing.assert_allclose(found.counts[member], counts, atol=1e-5)
         if evidence:

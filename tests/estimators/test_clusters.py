@@ -17,7 +17,7 @@ from labeltide.training import Checkpoint
 
 PEOPLE, WINDOWS, STEPS = 7, 4, 6
 N = PEOPLE * WINDOWS
-CLUSTERS = np.repeat([f"person {place}" for place in range(PEOPLE)], WINDOWS)
+CLUSTERS = np.repeat([f"person {index}" for index in range(PEOPLE)], WINDOWS)
 TINY = {"epochs": 2, "hidden_size": 4, "device": "cpu", "random_state": 0}
 ALONE = {"hidden_size": 32}  # rounding of our own GRU does not depend on the number of members
 

@@ -113,7 +113,7 @@ def test_what_cannot_be_told_is_saved_and_read(fitted):
 )
 def test_findings_that_were_altered_are_refused(fitted, name, key, value):
     assert fitted.temporality_
-    said = json.loads(json.dumps(write_findings(fitted.findings_)))
-    said[name] = {**said.get(name, {}), key: value}
+    message = json.loads(json.dumps(write_findings(fitted.findings_)))
+    message[name] = {**message.get(name, {}), key: value}
     with pytest.raises(ValueError, match="its bands, its test or its checks are malformed"):
-        read_findings(said, 2)
+        read_findings(message, 2)

@@ -77,7 +77,7 @@ def test_a_wrong_parameter_names_the_class_that_the_user_wrote(method):
 def test_labels_in_a_frame_come_back_on_its_index(study):
     pd = pytest.importorskip("pandas")
     X, y = study
-    frame = pd.DataFrame(y, index=[f"p{place}" for place in range(12)])
+    frame = pd.DataFrame(y, index=[f"p{number}" for number in range(12)])
     fixed = lt.IgnoreClassifier(**OPTIONS).fit(X, frame).corrected_labels(X, frame, min_confidence=0.4)
     assert fixed.index.equals(frame.index)
     assert fixed.columns.equals(frame.columns)

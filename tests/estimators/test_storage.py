@@ -332,8 +332,8 @@ def test_every_flipped_bit_is_noticed(saved, load_bytes):
 
 def test_white_space_in_the_header_counts_too(saved, load_bytes):
     header = 8 + struct.unpack("<Q", saved[:8])[0]
-    place = saved.index(b": ", 0, header)
-    refused(load_bytes, saved[: place + 1] + b"\n" + saved[place + 2 :], "corrupted|not a labeltide file")
+    number = saved.index(b": ", 0, header)
+    refused(load_bytes, saved[: number + 1] + b"\n" + saved[number + 2 :], "corrupted|not a labeltide file")
 
 
 NASTY = [

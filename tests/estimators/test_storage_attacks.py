@@ -37,12 +37,12 @@ def load(about, tensors, path):
     return lt.load(path)
 
 
-def change(about, places, value):
+def change(about, indices, value):
     about = copy.deepcopy(about)
     inner = about
-    for place in places[:-1]:
-        inner = inner[place]
-    inner[places[-1]] = value
+    for index in indices[:-1]:
+        inner = inner[index]
+    inner[indices[-1]] = value
     return about
 
 
@@ -52,7 +52,7 @@ def test_the_file_itself_loads(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("places", "value"),
+    ("indices", "value"),
     [
         (("params", "period"), 10**30),
         (("params", "period"), 10**400),
@@ -70,10 +70,10 @@ def test_the_file_itself_loads(saved, tmp_path):
     ],
     ids=lambda part: str(part)[:60],
 )
-def test_numbers_that_cannot_be_are_refused(places, value, saved, tmp_path):
+def test_numbers_that_cannot_be_are_refused(indices, value, saved, tmp_path):
     about, tensors = saved
     with pytest.raises(ValueError, match="cannot be loaded: ") as caught:
-        load(change(about, places, value), tensors, tmp_path / "file")
+        load(change(about, indices, value), tensors, tmp_path / "file")
     assert type(caught.value) is ValueError
 
 

@@ -27,17 +27,17 @@ from labeltide.recordings.spans.table import by_annotator, by_recording
 @pytest.fixture(scope="module")
 def audited_nights(tmp_path_factory):
     """An audit of two nights that two people have scored."""
-    place = tmp_path_factory.mktemp("nights")
+    folder = tmp_path_factory.mktemp("nights")
     lines = ["recording,signals,labels,annotator"]
     for k in (1, 2):
-        write_night(place, f"n0{k}", seed=k)
-        write_hypnogram(place / f"second{k}.edf", stages(k + 9))
+        write_night(folder, f"n0{k}", seed=k)
+        write_hypnogram(folder / f"second{k}.edf", stages(k + 9))
         lines += [f"n0{k},n0{k}-PSG.edf,n0{k}-Hypnogram.edf,ann", f"n0{k},n0{k}-PSG.edf,second{k}.edf,bob"]
-    (place / "list.csv").write_text("\n".join(lines))
+    (folder / "list.csv").write_text("\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
         use_stub(patch)
-        lt.audit(place / "list.csv", out=place / "out", fdr=0.6)
-    return place / "out"
+        lt.audit(folder / "list.csv", out=folder / "out", fdr=0.6)
+    return folder / "out"
 
 
 @pytest.fixture

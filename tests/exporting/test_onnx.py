@@ -145,7 +145,7 @@ def test_wrong_requests_are_refused_with_a_sentence(tmp_path):
         export_onnx(estimator, tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="needs a saved model"):
         export_onnx(3)
-    with pytest.raises(ValueError, match="folder must be that of an audit"):
+    with pytest.raises(ValueError, match="must be the folder of an audit"):
         export_onnx(tmp_path)
     own = lt.IgnoreClassifier(model=lambda f, c: torch.nn.Linear(f, c), epochs=1, device="cpu")
     X = np.random.default_rng(0).normal(size=(4, 5, 2))

@@ -31,8 +31,8 @@ def main() -> int:
     total, failed, began = 0, 0, time.monotonic()
     end = began + 60 * options.minutes
     print(f"| {'kind':24} | {'inputs':>7} | {'accepted':>8} | {'refused':>7} | {'failed':>6} |\n|---|--:|--:|--:|--:|")
-    for place, kind in enumerate(chosen):
-        share = max(0.5, (end - time.monotonic()) / (len(chosen) - place))
+    for index, kind in enumerate(chosen):
+        share = max(0.5, (end - time.monotonic()) / (len(chosen) - index))
         found = fuzz(TARGETS[kind], share, seed)
         bad = len(found.failures)
         print(f"| {kind:24} | {found.tried:7} | {found.accepted:8} | {found.refused:7} | {bad:6} |", flush=True)

@@ -106,15 +106,15 @@ def check(target: Target, content: bytes, room: Room) -> tuple[bool, str]:
         left = sorted(path.name for path in room.out.iterdir())
         if left:
             raise ForbiddenError(f"refused, and {left[:3]} was left behind") from error
-        return False, _place(error)
+        return False, _location(error)
     return True, "accepted"
 
 
-def _place(error: BaseException) -> str:
-    """The line of code that refused an input, or what the error itself says of its place."""
-    said: str | None = getattr(error, "place", None)
-    if said is not None:
-        return said
+def _location(error: BaseException) -> str:
+    """The line of code that refused an input, or what the error itself says of its location."""
+    location: str | None = getattr(error, "location", None)
+    if location is not None:
+        return location
     frames = traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__} {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
 
@@ -224,12 +224,12 @@ def _run_child(target: Target, room: Room, seconds: float, seed: str, shared: mm
         tried += 1
         _count(shared, tried, accepted, tried - 1 - accepted, began)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        is_accepted, place = check(target, content, room)
+        is_accepted, location = check(target, content, room)
         signal.setitimer(signal.ITIMER_PROF, 0)
         accepted += is_accepted
         _count(shared, tried, accepted, tried - accepted, began)
-        if place not in known and len(content) < 1 << 18 and len(seeds) < MOST_SEEDS:
-            known.add(place)
+        if location not in known and len(content) < 1 << 18 and len(seeds) < MOST_SEEDS:
+            known.add(location)
             seeds.append(content)
 
 

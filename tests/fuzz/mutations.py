@@ -74,18 +74,18 @@ def _mutate_once(draw: random.Random, content: bytearray, others: list[bytes]) -
 
 
 def mutate_json(draw: random.Random, value: Any, *, finite: bool = False) -> Any:
-    """One to three changed places of a JSON value: another type, another number, missing, doubled, nested."""
+    """One to three changed nodes of a JSON value: another type, another number, missing, doubled, nested."""
     changed = copy.deepcopy(value)
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
-        changed = _change_place(draw, changed, finite)
+        changed = _change_value(draw, changed, finite)
     return changed
 
 
-def _change_place(draw: random.Random, value: Any, finite: bool) -> Any:
-    places = list(_places(value))
-    if not places:
+def _change_value(draw: random.Random, value: Any, finite: bool) -> Any:
+    nodes = list(_nodes(value))
+    if not nodes:
         return other_value(draw, value, finite)
-    parent, key = draw.choice(places)
+    parent, key = draw.choice(nodes)
     kind = draw.randrange(10)
     if kind == 0:
         del parent[key]
@@ -98,7 +98,7 @@ def _change_place(draw: random.Random, value: Any, finite: bool) -> Any:
     return value
 
 
-def _places(value: Any) -> Any:
+def _nodes(value: Any) -> Any:
     """Every place of a value, but of long lists only the first and the last."""
     if isinstance(value, dict):
         keys: Any = list(value)
@@ -106,7 +106,7 @@ def _places(value: Any) -> Any:
         keys = sorted({0, 1, len(value) - 1} & set(range(len(value)))) if isinstance(value, list) else []
     for key in keys:
         yield value, key
-        yield from _places(value[key])
+        yield from _nodes(value[key])
 
 
 def other_value(draw: random.Random, value: Any, finite: bool = False) -> Any:

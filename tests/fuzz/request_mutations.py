@@ -114,9 +114,9 @@ def _other_path(draw: random.Random, path: str) -> str:
     if draw.random() < 0.4:
         return f"/{TOKEN}/{draw.choice(PATHS)}"
     parts = path.split("/")
-    place = draw.randrange(len(parts))
+    index = draw.randrange(len(parts))
     how = draw.randrange(3)
-    parts[place : place + (how > 0)] = [] if how == 2 else [draw.choice(PARTS)]
+    parts[index : index + (how > 0)] = [] if how == 2 else [draw.choice(PARTS)]
     return "/".join(parts)
 
 
@@ -181,15 +181,15 @@ def _with_length(content: bytes) -> bytes:
 def _events(content: bytes) -> Iterator[Any]:
     """What h11 reads; it ends where more would have to come."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=PIECE)
-    places = iter(range(0, len(content), PIECE))
+    indices = iter(range(0, len(content), PIECE))
     try:
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
-                place = next(places, None)
-                if place is None:
+                index = next(indices, None)
+                if index is None:
                     break
-                connection.receive_data(content[place : place + PIECE])
+                connection.receive_data(content[index : index + PIECE])
                 continue
             yield event
             if isinstance(event, h11.EndOfMessage) or event is h11.PAUSED:

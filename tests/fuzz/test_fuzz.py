@@ -55,7 +55,7 @@ def test_the_counts_of_a_child_are_never_seen_empty():
         os._exit(0)
     try:
         while time.monotonic() < end:
-            assert all(shared[place : place + 8] != bytes(8) for place in (0, 8, 24, 32))
+            assert all(shared[index : index + 8] != bytes(8) for index in (0, 8, 24, 32))
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -81,9 +81,9 @@ def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
     noisy["temporality"] |= {"is_noisy_p": 1.0, "p_value": 0.02}
     noisy["noise"] |= {"rate_lower": 0.0, "rate_upper": 0.44}
     assert conclude(noisy).changes[0].answer == NOT_SHOWN
-    said = summary_text(noisy)
-    assert "no change shown, because no wrong labels are" in said
-    assert "p = 0.020" not in said
+    message = summary_text(noisy)
+    assert "no change shown, because no wrong labels are" in message
+    assert "p = 0.020" not in message
     verdict = write_verdict(noisy)
     assert verdict.cards[2].detail == "There is no evidence of wrong labels, so a change cannot be shown either."
     assert verdict.cards[-1].answer == "Check some stretches by hand"
@@ -135,8 +135,8 @@ def test_three_stray_labels_of_a_class_are_left_as_they_are_and_named():
     recorded = true.copy()
     recorded.ravel()[[5, 200, 533]] = 2
     found = lt.audit(table_of(true, recorded, signal))
-    said = found.summary["table"]["said"]
-    assert any("'c' had too few labels to learn from (3 of 20" in sentence for sentence in said)
+    messages = found.summary["table"]["messages"]
+    assert any("'c' had too few labels to learn from (3 of 20" in sentence for sentence in messages)
     assert "c" not in found.labels["suggested"].to_pylist()
     assert found.labels["corrected"].to_pylist().count("c") == found.labels["recorded"].to_pylist().count("c") == 3
     assert found.summary["noise"]["rate_upper"] < 0.05

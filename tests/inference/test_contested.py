@@ -59,7 +59,7 @@ def test_labels_of_another_annotator_sum_to_one_and_are_zero_on_padding():
 def calibration(differs, happened):
     """Expected calibration error in ten bins of the prediction."""
     cell = np.minimum((10 * differs).astype(int), 9)
-    return sum(abs((differs - happened)[cell == place].sum()) for place in range(10)) / differs.size
+    return sum(abs((differs - happened)[cell == index].sum()) for index in range(10)) / differs.size
 
 
 @pytest.mark.parametrize("sharpness", [1.0, 3.0])

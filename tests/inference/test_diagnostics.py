@@ -111,13 +111,13 @@ def evidence_of_people(people, windows):
 def test_a_person_who_differs_is_no_drift_of_the_clock():
     """Each of five people has the windows of two tenths of the clock; margins differ from person to person."""
     training, _ = evidence_of_people(5, 20)
-    place = torch.arange(5).repeat_interleave(20)
-    points = (8 * place[:, None] + torch.arange(STEPS) % 8).clamp(max=STEPS - 1)
-    level = torch.tensor([0.2, 1.0, 0.3, 0.9, 0.25])[place][:, None, None]
+    index = torch.arange(5).repeat_interleave(20)
+    points = (8 * index[:, None] + torch.arange(STEPS) % 8).clamp(max=STEPS - 1)
+    level = torch.tensor([0.2, 1.0, 0.3, 0.9, 0.25])[index][:, None, None]
     moved = replace(training.data, points=points, evidence=(level * training.data.evidence[0]).log_softmax(-1)[None])
     windows = training._replace(data=moved)
     assert check_drift(windows).is_warning
-    assert not check_drift(windows._replace(clusters=place)).is_warning
+    assert not check_drift(windows._replace(clusters=index)).is_warning
 
 
 def test_a_drift_that_all_people_share_is_seen_by_people_too():

@@ -105,7 +105,7 @@ def test_the_frame_of_q_has_every_entry_at_its_place():
 
 def test_frames_have_one_line_for_each_test_and_each_step(consensus):
     assert temporality(annotators=2).to_frame()["of"].tolist() == ["all", *["class"] * 3, *["annotator"] * 2]
-    frame = consensus.to_frame(ids=[f"p{place}" for place in range(10)])
+    frame = consensus.to_frame(ids=[f"p{index}" for index in range(10)])
     assert len(frame) == 300
     assert frame["sequence"].iloc[31] == "p1"
     assert frame["consensus"].iloc[31] == consensus.labels[1, 1]

@@ -13,18 +13,20 @@ from labeltide.inference.score_tests import clock_moments, study_design
 STEPS = 10
 
 
-def evidence(places, grid, clusters=None, lengths=None, period=None):
+def evidence(indices, grid, clusters=None, lengths=None, period=None):
     """Training evidence of which only moments, lengths and people matter."""
-    places = np.asarray(places)
-    mask = np.arange(places.shape[1]) < (np.full(len(places), places.shape[1]) if lengths is None else lengths)[:, None]
-    labels = torch.zeros((1, *places.shape, 1), dtype=torch.int8)
-    data = ChainData(labels, torch.from_numpy(mask), torch.from_numpy(places), len(grid), 2)
+    indices = np.asarray(indices)
+    mask = (
+        np.arange(indices.shape[1]) < (np.full(len(indices), indices.shape[1]) if lengths is None else lengths)[:, None]
+    )
+    labels = torch.zeros((1, *indices.shape, 1), dtype=torch.int8)
+    data = ChainData(labels, torch.from_numpy(mask), torch.from_numpy(indices), len(grid), 2)
     chain = ChainParameters(
         torch.ones(1, 2) / 2, torch.eye(2)[None], torch.ones(1), torch.eye(2).expand(1, 1, len(grid), 2, 2)
     )
     whose = None if clusters is None else torch.as_tensor(clusters)
     return TrainingEvidence(
-        data, chain, torch.zeros(1, len(places)), np.asarray(grid, dtype=float), whose, period=period
+        data, chain, torch.zeros(1, len(indices)), np.asarray(grid, dtype=float), whose, period=period
     )
 
 
@@ -36,8 +38,8 @@ def design_of(study, clock=0, labelled=None):
 def windows(people, each, **more):
     """Windows of people, one after the other along the clock."""
     rows = people * each
-    places = np.arange(rows)[:, None] % each * STEPS + np.arange(STEPS)
-    return evidence(places, np.arange(each * STEPS), **{"clusters": np.arange(rows) // each, **more})
+    indices = np.arange(rows)[:, None] % each * STEPS + np.arange(STEPS)
+    return evidence(indices, np.arange(each * STEPS), **{"clusters": np.arange(rows) // each, **more})
 
 
 @pytest.mark.parametrize(
@@ -74,16 +76,16 @@ def test_rows_are_exchangeable_with_rows_of_the_same_length():
 def test_rows_that_reach_over_the_whole_clock_are_tested_by_bootstrap(clusters):
     lengths = 8 + np.arange(60) % 9
     position = np.arange(16) / (lengths[:, None] - 1)
-    grid, places = np.unique(position.clip(0, 1).round(4), return_inverse=True)
-    study = evidence(places.reshape(60, 16), grid, clusters, lengths)
+    grid, indices = np.unique(position.clip(0, 1).round(4), return_inverse=True)
+    study = evidence(indices.reshape(60, 16), grid, clusters, lengths)
     assert design_of(study).method == "bootstrap"
     many = study._replace(clusters=torch.arange(60) // 6)
     assert design_of(many).method == "people"  # they need no assumption about rows
 
 
 def test_few_people_each_at_moments_of_their_own_cannot_be_told():
-    places = np.arange(150)[:, None] // 30 * STEPS + np.arange(STEPS)
-    study = evidence(places, np.arange(5 * STEPS), np.arange(150) // 30)
+    indices = np.arange(150)[:, None] // 30 * STEPS + np.arange(STEPS)
+    study = evidence(indices, np.arange(5 * STEPS), np.arange(150) // 30)
     assert design_of(study).method == "none"
 
 
@@ -99,8 +101,8 @@ def test_people_and_rows_without_labels_do_not_count():
 
 
 def test_moments_on_both_sides_of_midnight_are_near():
-    places = (np.arange(60)[:, None] % 2 * 12 + np.array([22, 23, 24, 25])) % 24  # around midnight, or around noon
-    assert design_of(evidence(places, np.arange(24), period=24.0)).method == "permutations"
+    indices = (np.arange(60)[:, None] % 2 * 12 + np.array([22, 23, 24, 25])) % 24  # around midnight, or around noon
+    assert design_of(evidence(indices, np.arange(24), period=24.0)).method == "permutations"
     all_day = np.tile(np.arange(0, 24, 6), (60, 1)) + np.arange(60)[:, None] % 6
     assert design_of(evidence(all_day, np.arange(24), period=24.0)).method == "bootstrap"
 

@@ -50,11 +50,11 @@ def enumerate_losses(case, loss_of_step):
     probs, labels, matrices = case.log_probs.exp().numpy(), case.labels.numpy(), case.matrices.numpy()
     with_members = probs.ndim == 4
     expected = np.zeros(labels.shape)
-    for place in np.ndindex(*labels.shape):
-        member, row, step = place[:3] if with_members else (None, *place[:2])
+    for index in np.ndindex(*labels.shape):
+        member, row, step = index[:3] if with_members else (None, *index[:2])
         p = probs[member, row, step] if with_members else probs[row, step]
-        matrix = matrix_of(matrices, member, row, step, case.kind, place[-1])
-        expected[place] = loss_of_step(p, labels[place], matrix)
+        matrix = matrix_of(matrices, member, row, step, case.kind, index[-1])
+        expected[index] = loss_of_step(p, labels[index], matrix)
     return expected
 
 

@@ -19,9 +19,9 @@ def test_penalty_equals_numpy_for_each_matrix(penalty, shape, n_classes):
     matrices = (np.eye(n_classes) + rows) / 2
     values = penalty(torch.from_numpy(matrices)).numpy()
     assert values.shape == shape
-    for place in np.ndindex(*shape):
+    for index in np.ndindex(*shape):
         # The volume is that of Q with 1e-4 more on its diagonal.
-        np.testing.assert_allclose(values[place], PLAIN[penalty](matrices[place]), rtol=1e-7, atol=2e-3)
+        np.testing.assert_allclose(values[index], PLAIN[penalty](matrices[index]), rtol=1e-7, atol=2e-3)
 
 
 @pytest.mark.parametrize("penalty", PLAIN, ids=lambda penalty: penalty.__name__)

@@ -25,7 +25,7 @@ def write_review(folder: Path, *, columns: tuple[str, ...] = ("acc_x", "acc_y", 
     labels = parquet.read_table(folder / "labels.parquet")
     random = np.random.default_rng(0)
     codes = labels["recorded"].dictionary_encode().combine_chunks().indices.fill_null(0).to_numpy()
-    values = {name: codes * (place + 1) + random.normal(size=len(labels)) for place, name in enumerate(columns)}
+    values = {name: codes * (index + 1) + random.normal(size=len(labels)) for index, name in enumerate(columns)}
     table = folder.with_name(f"{folder.name}.parquet")
     parquet.write_table(pa.table({"person": labels["sequence"], **values}), table, row_group_size=100)
     change_audit(folder, name=table.name, path=str(table), digest=file_digest(table), features=list(columns))

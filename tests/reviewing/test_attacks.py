@@ -163,9 +163,9 @@ def test_idle_connections_do_not_stop_the_server(folder):
             each.close()
         server.terminate()
     assert server.wait(10) == 143
-    said = server.stderr.read()
-    assert len(said.splitlines()) <= 3
-    assert "idle ones are closed" in said
+    message = server.stderr.read()
+    assert len(message.splitlines()) <= 3
+    assert "idle ones are closed" in message
 
 
 def test_half_a_request_does_not_hold_up_the_end(folder):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -9,13 +10,14 @@ from pyarrow import csv, parquet
 
 from auditing.page.fake import HOSTILE
 from labeltide.auditing.decisions import file_digest
-from labeltide.reviewing.folder import MAX_SIGNALS, AuditFolder, correlation_ratio
+from labeltide.reviewing.folder import MAX_SIGNALS, AuditFolder
 from labeltide.reviewing.session import open_session
+from labeltide.tables.features import Encoder
 from reviewing.fake_review import change_audit, open_page, write_review
 
 
 def test_a_folder_that_is_no_audit_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"is not the folder of an audit: it holds no audit.json"):
+    with pytest.raises(FileNotFoundError, match=r"holds no audit.json. Name a folder that `labeltide audit` wrote"):
         AuditFolder.open(tmp_path)
     (tmp_path / "audit.json").write_text("{")
     with pytest.raises(ValueError, match="is not what an audit of this version writes"):
@@ -32,7 +34,7 @@ def test_a_table_that_has_changed_is_refused(folder):
     table = folder.with_name("audit.parquet")
     changed = parquet.read_table(table)
     parquet.write_table(changed.take(pa.array(np.arange(len(changed))[::-1])), table)
-    with pytest.raises(ValueError, match=r"has changed since the audit, .* --table"):
+    with pytest.raises(ValueError, match=r"has changed since the audit .* --table"):
         open_session(folder)
     assert not (folder / "decisions.sqlite").exists()
 
@@ -41,12 +43,12 @@ def test_a_table_that_has_moved_is_found_or_asked_for(folder, tmp_path):
     away = tmp_path / "elsewhere"
     away.mkdir()
     moved = folder.with_name("audit.parquet").rename(away / "moved.parquet")
-    with pytest.raises(ValueError, match=r"no longer at .* --table FILE"):
+    with pytest.raises(ValueError, match=r"is not at .* --table FILE"):
         open_session(folder)
     open_session(folder, table=moved).store.close()
     moved.rename(folder / "audit.parquet")  # into the folder, under its name
     open_session(folder).store.close()
-    with pytest.raises(ValueError, match="There is no table"):
+    with pytest.raises(ValueError, match="is not at"):
         open_session(folder, table=tmp_path / "none.csv")
 
 
@@ -80,19 +82,20 @@ def test_a_csv_shows_the_same_signals_as_parquet(folder, tmp_path):
     assert found[0]["values"] == pytest.approx(expected[0]["values"], rel=1e-4)
 
 
-def test_the_most_telling_signals_are_shown(tmp_path):
-    names = tuple(f"s{number}" for number in range(9))  # the later, the more it differs between classes
-    session, _ = open_page(write_review(tmp_path / "wide", columns=names))
+def test_of_many_signals_those_of_the_timelines_are_shown(tmp_path):
+    names = tuple(f"s{number}" for number in range(9))
+    folder = write_review(tmp_path / "wide", columns=names)
+    session, _ = open_page(folder)
     with session.store:
-        assert session.signals.names == list(names[-MAX_SIGNALS:])
-
-
-def test_the_correlation_ratio_is_the_share_between_classes():
-    classes = np.array([0, 0, 1, 1])
-    assert correlation_ratio(np.array([1.0, 1, 2, 2]), classes) == pytest.approx(1)
-    assert correlation_ratio(np.array([1.0, 2, 1, 2]), classes) == pytest.approx(0)
-    assert correlation_ratio(np.array([3.0, 3, 3, np.nan]), classes) == 0
-    assert correlation_ratio(np.full(4, np.nan), classes) == 0
+        assert session.signals.names == list(names[:MAX_SIGNALS])
+    encoders = [asdict(Encoder(name, (name, f"{name} (missing)"), has_mask=True)) for name in names]
+    audit = json.loads((folder / "audit.json").read_text())
+    audit |= {"timelines": [{"signals": {"s8": [], "s3": []}}, {}], "encoders": encoders}
+    (folder / "audit.json").write_text(json.dumps(audit))
+    (folder / "decisions.sqlite").unlink()
+    session, _ = open_page(folder)
+    with session.store:
+        assert session.signals.names == ["s3", "s8"]
 
 
 def test_rows_in_any_order_are_shown_in_the_order_of_time(folder):

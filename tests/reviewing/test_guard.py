@@ -9,8 +9,8 @@ OWN = f"http://{HOST}"
 
 
 def scope(path: str = f"/{TOKEN}/", method: str = "GET", **headers: str) -> dict:
-    said = {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    pairs = [(name.encode(), value.encode("latin-1")) for name, value in said.items()]
+    message = {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    pairs = [(name.encode(), value.encode("latin-1")) for name, value in message.items()]
     return {"type": "http", "path": path, "method": method, "headers": pairs}
 
 

@@ -103,12 +103,12 @@ def test_more_than_there_is_gives_all_there_is(audit):
 
 def test_a_run_of_one_label_ends_where_the_label_changes(audit):
     lines = audit.lines
-    for place in range(0, len(lines), 7):
-        first, last = same_label_run(lines, place)
-        assert first <= lines.row[place] <= last
-        inside = (lines.row >= first) & (lines.row <= last) & (lines.annotator == lines.annotator[place])
-        inside &= lines.sequence == lines.sequence[place]
-        assert set(lines.recorded[inside]) == {lines.recorded[place]}
+    for index in range(0, len(lines), 7):
+        first, last = same_label_run(lines, index)
+        assert first <= lines.row[index] <= last
+        inside = (lines.row >= first) & (lines.row <= last) & (lines.annotator == lines.annotator[index])
+        inside &= lines.sequence == lines.sequence[index]
+        assert set(lines.recorded[inside]) == {lines.recorded[index]}
 
 
 def test_the_queue_does_not_depend_on_the_clock_of_the_machine(audit):

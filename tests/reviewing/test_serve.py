@@ -113,7 +113,7 @@ def test_a_missing_extra_is_told(monkeypatch):
 
 
 def test_the_command_refuses_a_folder_that_is_no_audit(tmp_path):
-    with pytest.raises(ValueError, match="is not the folder of an audit"):
+    with pytest.raises(FileNotFoundError, match="Name a folder that `labeltide audit` wrote"):
         app(["review", str(tmp_path), "--no-browser"], exit_on_error=False)
     with pytest.raises(ValueError, match="at most 200 characters"):
         app(["review", str(tmp_path), "--reviewer", "x" * 300], exit_on_error=False)

@@ -13,10 +13,10 @@ from reviewing.fake_review import open_page, write_review
 def settle(session, page, wrong, positions=None) -> None:
     """Decide items: those that `wrong` names get another class, the others are kept."""
     n = len(session.audit.classes)
-    for item in session.queue if positions is None else [session.queue[place] for place in positions]:
-        place = session.audit.lines.find(item.target, item.annotator)
-        code = int(session.audit.lines.recorded[place])
-        if wrong(item, place):
+    for item in session.queue if positions is None else [session.queue[index] for index in positions]:
+        index = session.audit.lines.find(item.target, item.annotator)
+        code = int(session.audit.lines.recorded[index])
+        if wrong(item, index):
             page.decide(item.position, "label", **{"class": (code + 1) % n})
         else:
             page.decide(item.position, "keep")
@@ -32,7 +32,7 @@ def test_nothing_reviewed_says_so(opened):
 
 def test_the_checked_rate_rests_on_the_sample_alone(opened):
     session, page = opened(items=10, sample=60)
-    settle(session, page, lambda item, place: item.kind == "suspect")
+    settle(session, page, lambda item, index: item.kind == "suspect")
     found = summarise(session.audit, session.store)
     overall = found["checked"]["overall"]
     assert found["sample"] == {"drawn": 60, "reviewed": 60, "untold": 0, "waiting": 0}
@@ -50,7 +50,7 @@ def test_the_checked_rate_rests_on_the_sample_alone(opened):
 
 def test_the_interval_for_more_people_is_never_narrower_than_the_one_that_may_be_watched(opened):
     session, page = opened(items=0, sample=60)
-    settle(session, page, lambda item, place: session.audit.lines.is_issue[place])
+    settle(session, page, lambda item, index: session.audit.lines.is_issue[index])
     checked = summarise(session.audit, session.store)["checked"]
     assert checked["people"]["lower"] <= checked["overall"]["lower"]
     assert checked["people"]["upper"] >= checked["overall"]["upper"]
@@ -59,7 +59,7 @@ def test_the_interval_for_more_people_is_never_narrower_than_the_one_that_may_be
 def test_decided_suspects_are_counted_by_kind(opened):
     session, page = opened(items=10, sample=5)
     suspects = [item.position for item in session.queue if item.kind == "suspect"]
-    settle(session, page, lambda item, place: item.position != suspects[0], suspects[:4])
+    settle(session, page, lambda item, index: item.position != suspects[0], suspects[:4])
     found = summarise(session.audit, session.store)
     assert found["suspects"] == [{"kind": "isolated", "decided": 4, "wrong": 3}]
     assert "Of 4 suspects of the kind isolated that were decided, 3 are wrong." in found["sentences"][-1]
@@ -70,11 +70,11 @@ def test_the_bound_falls_as_suspects_are_settled(opened):
     settle(
         session,
         page,
-        lambda item, place: session.audit.lines.is_issue[place],
+        lambda item, index: session.audit.lines.is_issue[index],
         [i.position for i in session.queue if i.kind == "sample"],
     )
     before = summarise(session.audit, session.store)["remaining"]["decisions"]
-    settle(session, page, lambda item, place: True, [i.position for i in session.queue if i.kind == "suspect"])
+    settle(session, page, lambda item, index: True, [i.position for i in session.queue if i.kind == "suspect"])
     after = summarise(session.audit, session.store)["remaining"]["decisions"]
     assert after["settled"] > before["settled"] == 0
     assert after["bound"] < before["bound"]
@@ -86,7 +86,7 @@ def test_the_bound_falls_as_suspects_are_settled(opened):
 
 def test_only_the_first_items_of_the_sample_count_until_those_before_are_settled(opened):
     session, page = opened(items=0, sample=20)
-    settle(session, page, lambda item, place: False, [0, 1, 2, 5])
+    settle(session, page, lambda item, index: False, [0, 1, 2, 5])
     outcomes = sample_outcomes(session.store, session.store.items(), session.audit.lines)
     assert len(outcomes.truth) == 3
     assert outcomes.n_waiting == 1
@@ -95,7 +95,7 @@ def test_only_the_first_items_of_the_sample_count_until_those_before_are_settled
 
 def test_what_cannot_be_told_widens_the_interval_both_ways(opened):
     session, page = opened(items=0, sample=30)
-    settle(session, page, lambda item, place: item.position < 5, range(20))
+    settle(session, page, lambda item, index: item.position < 5, range(20))
     for position in range(20, 30):
         page.decide(position, "keep")
     told = summarise(session.audit, session.store)["checked"]["overall"]
@@ -110,9 +110,9 @@ def test_what_cannot_be_told_widens_the_interval_both_ways(opened):
 
 def test_a_disputed_label_counts_as_untold(opened):
     session, page = opened(items=0, sample=10)
-    settle(session, page, lambda item, place: False)
+    settle(session, page, lambda item, index: False)
     page.reviewer = "Ben"
-    settle(session, page, lambda item, place: True, [4])
+    settle(session, page, lambda item, index: True, [4])
     found = summarise(session.audit, session.store)
     assert found["disputed"] == 1
     assert found["sample"]["untold"] == 1
@@ -122,7 +122,7 @@ def test_a_disputed_label_counts_as_untold(opened):
 def test_review_json_is_strict_json(opened, monkeypatch):
     monkeypatch.setattr("labeltide.reviewing.summary.write_page", lambda folder: None)
     session, page = opened(items=2, sample=5)
-    settle(session, page, lambda item, place: False, range(3))
+    settle(session, page, lambda item, index: False, range(3))
     publish(session.audit.folder, summarise(session.audit, session.store))
     path = session.audit.folder / "review.json"
     found = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(word))
@@ -131,7 +131,7 @@ def test_review_json_is_strict_json(opened, monkeypatch):
 
 def test_the_audit_and_its_page_show_the_checked_rate_beside_the_models(opened, monkeypatch):
     session, page = opened(items=2, sample=12)
-    settle(session, page, lambda item, place: place % 3 == 0)
+    settle(session, page, lambda item, index: index % 3 == 0)
     pages = []
     monkeypatch.setattr("labeltide.reviewing.summary.write_page", pages.append)
     publish(session.audit.folder, summarise(session.audit, session.store))
@@ -145,7 +145,7 @@ def test_the_audit_and_its_page_show_the_checked_rate_beside_the_models(opened, 
 def test_a_review_of_every_label_leaves_nothing_to_estimate(tmp_path):
     session, page = open_page(write_review(tmp_path / "small", sequences=2, steps=20), items=0, sample=10_000)
     with session.store:
-        settle(session, page, lambda item, place: False)
+        settle(session, page, lambda item, index: False)
         overall = summarise(session.audit, session.store)["checked"]["overall"]
     assert overall["reviewed"] == len(session.queue)
     assert overall["rate"] == overall["lower"] == overall["upper"] == 0

@@ -85,12 +85,12 @@ def test_the_label_of_an_epoch_covers_most_of_it(lines, length):
     spans = make_spans(onset, duration, label)[0]
     grid = Grid(0.0, length, 20)
     labels = lay_on_grid(spans, grid).labels
-    for place, begin in enumerate(grid.onsets):
+    for index, begin in enumerate(grid.onsets):
         cover = dict.fromkeys("ABC", 0.0)
         for first, spent, text in lines:
             cover[text] += max(0.0, min(first + spent, begin + length) - max(first, begin)) / length
         best = max(cover.values())
         if best < 0.5 - 1e-4:
-            assert labels[place] is None
+            assert labels[index] is None
         elif best > 0.5 + 1e-4:
-            assert cover[labels[place]] > best - 1e-4
+            assert cover[labels[index]] > best - 1e-4

@@ -142,8 +142,8 @@ def test_a_stage_of_physionet_at_sample_0_vanishes_in_wfdb_and_ours_does_not(tmp
     assert wfdb_notes.write(spans, tmp_path / "s.ann", rate=10) == ()
     assert differences(wfdb_notes.read(tmp_path / "s.ann").spans, spans) == 0
     event = make_spans([0.0], [0.0], ["lights off"], "ann", "s")[0]
-    (said,) = wfdb_notes.write(event, tmp_path / "t.ann", rate=10)
-    assert "sample 0 written at sample 1" in said
+    (message,) = wfdb_notes.write(event, tmp_path / "t.ann", rate=10)
+    assert "sample 0 written at sample 1" in message
     assert wfdb_notes.read(tmp_path / "t.ann").spans["onset"].to_pylist() == [0.1]
 
 

@@ -12,9 +12,9 @@ from pyarrow import csv, fs, parquet
 
 from labeltide.auditing.options import default_folder
 from labeltide.auditing.reading import read_all
-from labeltide.auditing.results import check_file, check_folder
+from labeltide.auditing.results import check_folder
 from labeltide.tables import files as addresses
-from labeltide.tables.files import UnreadableFileError, address_path, open_files, without_secrets
+from labeltide.tables.files import UnreadableFileError, address_path, check_new_file, open_files, without_secrets
 from labeltide.tables.stream import RowStream
 from s3_server import s3_server
 
@@ -128,7 +128,7 @@ def test_results_are_named_after_the_key_not_the_query(tmp_path, monkeypatch):
     assert address_path("what?.csv") == "what?.csv"
 
 
-@pytest.mark.parametrize("check", [check_folder, check_file])
+@pytest.mark.parametrize("check", [check_folder, lambda path: check_new_file(path, ".parquet")])
 def test_results_at_an_address_are_refused(check):
     with pytest.raises(ValueError, match=r"a disk of this machine\. Got the address 's3:/\*\*\*@lab/out.parquet'"):
         check(Path("s3://key:hush@lab/out.parquet"))

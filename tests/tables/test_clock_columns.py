@@ -21,7 +21,7 @@ ROWS = {
 
 def clock_of(clock=None, **columns):
     audit = read_audit_table(pa.table({**ROWS, **columns}), clock=clock)
-    return of_lines(audit, audit.clock), audit.clocks[0], audit.said
+    return of_lines(audit, audit.clock), audit.clocks[0], audit.messages
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def clock_of(clock=None, **columns):
     ],
 )
 def test_clocks_from_the_time(clock, expected, info):
-    found, about, said = clock_of(clock)
+    found, about, messages = clock_of(clock)
     np.testing.assert_allclose(found, expected)
     assert about == info
-    assert any(sentence.startswith("The clock is ") for sentence in said)
+    assert any(sentence.startswith("The clock is ") for sentence in messages)
 
 
 def test_a_column_is_a_clock():
@@ -104,7 +104,7 @@ def test_several_clocks_are_read_as_each_is_alone(clock):
         np.testing.assert_array_equal(found, one.clock)
     assert lines_of(audit).column_names[4:7] == ["clock", "clock_2", "clock_3"]
     assert lines_of(audit)["clock_2"].to_pylist()[:3] == [18, 18.5, 19]
-    assert sum(sentence.startswith("One of the clocks, whose effects add up, is ") for sentence in audit.said) == 3
+    assert sum(sentence.startswith("One of the clocks, whose effects add up, is ") for sentence in audit.messages) == 3
 
 
 def test_a_column_with_a_comma_in_its_name_is_one_clock():

@@ -32,7 +32,7 @@ def test_numbers_become_z_scores():
     audit = read(v=values)
     np.testing.assert_allclose(feature(audit, "v"), (np.array(values) - 12.5) / np.std(values), rtol=1e-6)
     np.testing.assert_allclose(audit.signal(0), values, rtol=1e-5)
-    assert "Features are 'v', centred and scaled over the whole table (z-scores)." in audit.said
+    assert "Features are 'v', centred and scaled over the whole table (z-scores)." in audit.messages
 
 
 @settings(max_examples=100, deadline=None)
@@ -56,7 +56,7 @@ def test_gaps_are_filled_within_the_sequence_and_marked(gap):
         audit.signal(0), [1, 1, 3, 3, 5, 5], rtol=1e-5
     )  # the median, 3, where nothing came before
     assert feature(audit, "v (missing)").tolist() == [0, 1, 0, 1, 0, 1]
-    assert any(sentence.startswith("Gaps in 'v' were filled") for sentence in audit.said)
+    assert any(sentence.startswith("Gaps in 'v' were filled") for sentence in audit.messages)
 
 
 def test_levels_become_features_of_their_own():
@@ -64,7 +64,7 @@ def test_levels_become_features_of_their_own():
     assert audit.feature_names == ("where=bed", "where=floor", "where=sofa", "flag=True")
     assert feature(audit, "where=sofa").tolist() == [0, 1, 0, 0, 0, 1]
     assert feature(audit, "flag=True").tolist() == [1, 0, 1, 1, 0, 1]
-    assert any("'where' and 'flag' became a feature of its own" in sentence for sentence in audit.said)
+    assert any("'where' and 'flag' became a feature of its own" in sentence for sentence in audit.messages)
 
 
 def test_values_that_were_not_there_in_training_are_named_in_a_warning():
@@ -87,16 +87,16 @@ def test_what_cannot_be_a_feature_is_left_out_and_said():
         begun=[datetime.datetime(2026, 1, 1)] * n,
     )
     assert audit.feature_names == ("v",)
-    said = " ".join(audit.said)
-    assert "'same' and 'empty' were left out of the features: a constant column" in said
-    assert "'notes' was left out of the features: text with more than 20 different values (here 60)" in said
-    assert "'twin' was left out of the features: a column that matches the labels one to one" in said
+    message = " ".join(audit.messages)
+    assert "'same' and 'empty' were left out of the features: a constant column" in message
+    assert "'notes' was left out of the features: text with more than 20 different values (here 60)" in message
+    assert "'twin' was left out of the features: a column that matches the labels one to one" in message
 
 
 def test_a_feature_that_nearly_follows_the_label_is_kept_and_named():
     audit = read(60, code=[1, 2] * 28 + [2, 1] * 2, wet=[0, 1, 1] * 20)
     assert audit.feature_names == ("code", "wet")
-    assert "The label nearly follows from 'code'. If this holds labels" in " ".join(audit.said)
+    assert "The label nearly follows from 'code'. If this holds labels" in " ".join(audit.messages)
 
 
 def test_a_column_of_numbers_with_a_stray_text_is_read_as_numbers():
@@ -128,9 +128,9 @@ def test_numbers_near_zero_keep_their_scale():
 
 def test_numbers_beyond_the_largest_are_gaps_and_that_is_said():
     audit = read(v=[1e31, 1.0, 2.0, 3.0, 1.0, 2.0], w=[1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
-    assert "Values of 'v' were taken for gaps where beyond 1e+30." in audit.said
+    assert "Values of 'v' were taken for gaps where beyond 1e+30." in audit.messages
     audit = read(v=[1e31, 2e31, 3e31] * 2, w=[1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
-    assert any("'v' was left out of the features: all of its values are " in sentence for sentence in audit.said)
+    assert any("'v' was left out of the features: all of its values are " in sentence for sentence in audit.messages)
 
 
 def test_rows_of_one_step_must_agree_on_their_features():
@@ -138,7 +138,7 @@ def test_rows_of_one_step_must_agree_on_their_features():
     options = {"sequence": "s", "time": "t", "label": "y", "annotator": "who"}
     audit = read_audit_table(pa.table({**rows, "v": [1.0, None, 2.0], "sure": [1, 2, 3]}), **options)
     assert audit.feature_names == ("v",)
-    assert any("'sure' was left out of the features: it differs" in sentence for sentence in audit.said)
+    assert any("'sure' was left out of the features: it differs" in sentence for sentence in audit.messages)
     with pytest.raises(ValueError, match=r"feature column 'sure' cannot be used: it differs among .*row 0"):
         read_audit_table(pa.table({**rows, "sure": [1, 2, 3]}), **options, features="sure")
 

@@ -25,7 +25,7 @@ def test_missing_moments_become_gaps_and_are_said():
     assert read.gaps.tolist() == [[1, 1, 1, 1, 6, 1, 1, 1]]
     assert [
         one
-        for one in read.said
+        for one in read.messages
         if "In 1 place, the time between two steps is longer" in one and "the usual 5 min" in one
     ]
 

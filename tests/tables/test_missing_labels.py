@@ -27,7 +27,7 @@ def test_minus_one_among_signed_labels_is_a_class_and_that_is_stated():
     read = read_audit_table(table(labels))
     assert read.class_names == ("-1", "0", "1")
     assert (overview(read).missing, overview(read).levels) == (0, 3)
-    assert any("Read as a class: -1" in sentence and "--missing" in sentence for sentence in read.said)
+    assert any("Read as a class: -1" in sentence and "--missing" in sentence for sentence in read.messages)
     with pytest.warns(UserWarning, match="Read as a class: -1"):
         data = lt.Sequences.from_table(table(labels), sequence="person", time="time", label="label", features="v")
     assert data.classes == (-1, 0, 1)
@@ -38,12 +38,12 @@ def test_minus_one_among_signed_labels_is_a_class_and_that_is_stated():
 @pytest.mark.parametrize("share", [0.02, 0.4])
 def test_minus_one_is_never_lost_without_a_word(values, share):
     rest = [(1 - share) / (len(values) - 1)] * (len(values) - 1)
-    place = values.index(-1)
-    labels = labels_of(values, [*rest[:place], share, *rest[place:]])
+    number = values.index(-1)
+    labels = labels_of(values, [*rest[:number], share, *rest[number:]])
     read = read_audit_table(table(labels))
     lost = labels.count(-1) if len(read.class_names) < len(values) else 0
     assert overview(read).missing == lost == int((read.fit_labels < 0).sum())
-    assert any("missing labels: -1" in sentence for sentence in read.said) == bool(lost)
+    assert any("missing labels: -1" in sentence for sentence in read.messages) == bool(lost)
     asked = read_audit_table(table(labels), missing="-1")
     assert overview(asked).missing == labels.count(-1) == int((asked.fit_labels < 0).sum())
     kept = read_audit_table(table(labels), missing="none")
@@ -55,7 +55,7 @@ def test_a_rare_minus_one_beside_stages_is_missing_and_that_is_stated():
     labels = labels_of([-1, 0, 1, 2, 3, 4], [0.04, 0.2, 0.16, 0.2, 0.2, 0.2])
     read = read_audit_table(table(labels))
     assert read.class_names == ("0", "1", "2", "3", "4")
-    assert any(f"Read as missing labels: -1 ({labels.count(-1)})" in sentence for sentence in read.said)
+    assert any(f"Read as missing labels: -1 ({labels.count(-1)})" in sentence for sentence in read.messages)
 
 
 @pytest.mark.parametrize("word", ["?", "unknown", "Unscored", " nan ", "Sleep stage ?"])
@@ -64,7 +64,7 @@ def test_texts_that_say_nothing_are_missing_labels_as_in_spans(word):
     read = read_audit_table(table(labels))
     assert read.class_names == ("rest", "walk")
     assert overview(read).missing == labels.count(word) == int((read.fit_labels < 0).sum())
-    assert any("Read as missing labels" in sentence for sentence in read.said)
+    assert any("Read as missing labels" in sentence for sentence in read.messages)
     assert len(read_audit_table(table(labels), missing="none").class_names) == 3
 
 
@@ -78,8 +78,8 @@ def test_labels_that_are_asked_for_are_missing_and_a_name_that_no_label_has_is_r
     read = read_audit_table(table(labels), missing=["skip", "bad"])
     assert read.class_names == ("a", "b")
     assert read_audit_table(table(labels), missing="skip, bad").class_names == ("a", "b")
-    said = read_audit_table(table(labels), missing="skipped").said
-    assert any("No label is 'skipped'" in sentence for sentence in said)
+    messages = read_audit_table(table(labels), missing="skipped").messages
+    assert any("No label is 'skipped'" in sentence for sentence in messages)
 
 
 def test_trusted_labels_share_the_decision():
@@ -93,6 +93,6 @@ def test_both_unicode_forms_of_a_label_are_one_class_and_that_is_stated():
     labels = labels_of(["bar", "caf\u00e9", "cafe\u0301"], [0.4, 0.4, 0.2])
     read = read_audit_table(table(labels))
     assert read.class_names == ("bar", "caf\u00e9")
-    assert any("only in their Unicode form" in sentence for sentence in read.said)
+    assert any("only in their Unicode form" in sentence for sentence in read.messages)
     data = lt.Sequences.from_table(table(labels), sequence="person", time="time", label="label", features="v")
     assert data.classes == ("bar", "caf\u00e9")

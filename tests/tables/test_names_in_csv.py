@@ -61,7 +61,7 @@ def test_the_same_numbers_with_a_gap_stay_numbers_and_what_is_missing_is_stated(
     path = write(tmp_path / "table.csv", ["1", "2", "NA", "", "10", "?"])
     read = read_audit_table(path, **ROLES)
     assert read.class_names == ("1", "2", "10")
-    assert any("Read as missing labels: '?' and 'NA'" in sentence for sentence in read.said)
+    assert any("Read as missing labels: '?' and 'NA'" in sentence for sentence in read.messages)
     assert int((read.labels < 0).sum()) == 3 * 6
     files = open_files(tmp_path)
     roles = find_roles(files, Request(**ROLES))

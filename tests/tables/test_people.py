@@ -17,8 +17,8 @@ def read(name, **options):
     return read_audit_table(HERE / name, **options)
 
 
-def said(table, words):
-    return [sentence for sentence in table.said if words in sentence]
+def message(table, words):
+    return [sentence for sentence in table.messages if words in sentence]
 
 
 def column(table, name):
@@ -34,7 +34,7 @@ def hours(table):
 def test_spellings_of_a_label_are_one_class_where_they_were_four():
     table = read("spellings.csv")
     assert table.class_names == ("rest", "walk")
-    (sentence,) = said(table, "capitals or blanks")
+    (sentence,) = message(table, "capitals or blanks")
     assert "Read as 'rest': ' rest', 'REST' and 'Rest ' (18 labels)" in sentence
     assert column(table, "label").role == "label"
 
@@ -43,7 +43,7 @@ def test_decimal_commas_are_numbers_where_the_column_was_dropped_silently():
     table = read("decimal_commas.csv")
     assert table.feature_names == ("pulse",)
     assert table.signal(0)[:2] == pytest.approx([60.0, 61.1], abs=1e-4)
-    assert said(table, '"3,14" is 3.14')
+    assert message(table, '"3,14" is 3.14')
     assert column(table, "pulse").why == "numbers with decimal commas"
 
 
@@ -51,13 +51,13 @@ def test_hours_with_an_offset_are_those_written_where_they_became_hours_of_utc()
     table = read("offsets.csv", clock="hour_of_day")
     assert hours(table) == pytest.approx((8.0, 17 + 2 / 3))
     assert table.times[0].as_py() == "2024-03-30 08:00:00"
-    assert said(table, "+01:00 from UTC")
+    assert message(table, "+01:00 from UTC")
 
 
 def test_a_time_zone_converts_hours():
     table = read("offsets.csv", clock="hour_of_day", timezone="America/New_York")
     assert hours(table) == pytest.approx((3.0, 12 + 2 / 3))
-    assert said(table, "America/New_York")
+    assert message(table, "America/New_York")
     with pytest.raises(
         ValueError, match=r"timezone must be the name of a time zone, such as Europe/Berlin. Got 'Mars'"
     ):
@@ -67,14 +67,14 @@ def test_a_time_zone_converts_hours():
 def test_dates_with_the_day_first_are_read_where_they_stopped_everything():
     table = read("day_first.csv", clock="hour_of_day")
     assert table.times[0].as_py() == "2024-03-30 08:00:00"
-    assert said(table, "with the day first, because of '30/03/2024 08:00'")
+    assert message(table, "with the day first, because of '30/03/2024 08:00'")
 
 
 def test_am_and_pm_are_read_where_they_stopped_everything():
     table = read("am_pm.csv", clock="hour_of_day")
     assert hours(table) == pytest.approx((8.0, 17 + 2 / 3))
-    assert said(table, "AM and PM")
-    assert said(table, "with the month first")
+    assert message(table, "AM and PM")
+    assert message(table, "with the month first")
 
 
 def test_dates_that_can_be_read_in_two_ways_are_refused_with_both_readings():
@@ -86,7 +86,7 @@ def test_missing_times_can_be_left_out_where_they_stopped_everything():
     with pytest.raises(ValueError, match=r"null in rows 4, 9.*\(11 in all\).*leave them out with .*--drop-bad-rows"):
         read("missing_times.csv")
     table = read("missing_times.csv", drop_bad_rows=True)
-    assert said(table, "Left out: 11 rows without 'time'")
+    assert message(table, "Left out: 11 rows without 'time'")
     assert table.n_rows == 60
     assert table.n_labels == 49
 
@@ -95,7 +95,7 @@ def test_exact_duplicates_can_be_left_out_where_they_stopped_everything():
     with pytest.raises(ValueError, match=r"repeated exactly in .*\(18 in all\).*--drop-bad-rows"):
         read("duplicates.csv")
     table = read("duplicates.csv", drop_bad_rows=True)
-    assert said(table, "18 rows that repeat an earlier one exactly")
+    assert message(table, "18 rows that repeat an earlier one exactly")
     assert table.n_labels == 60
 
 
@@ -134,7 +134,7 @@ def test_the_hour_that_daylight_saving_time_repeats_is_read_where_it_stopped_eve
     with pytest.raises(ValueError, match=r"may occur once.*clocks went back.*--timezone Europe/Berlin"):
         read("daylight_saving.csv")
     table = read("daylight_saving.csv", timezone="Europe/Berlin", clock="hour_of_day")
-    assert said(table, "the hour that the clock shows twice")
+    assert message(table, "the hour that the clock shows twice")
     assert table.gaps is None
     assert hours(table) == pytest.approx((22.0, 6 + 2 / 3))
     assert len(set(table.times.to_pylist()[:30])) == 30
@@ -179,4 +179,4 @@ def test_thousands_and_decimals_that_look_alike_stay_text(tmp_path):
     (tmp_path / "table.csv").write_text("\n".join(["person;time;label;v;w", *lines]), encoding="utf-8")
     table = read_audit_table(tmp_path / "table.csv")
     assert table.feature_names == ("w",)
-    assert said(table, "It is unclear whether '1,100' in 'v' is 1.100 or 1100")
+    assert message(table, "It is unclear whether '1,100' in 'v' is 1.100 or 1100")

@@ -18,22 +18,22 @@ def test_sources_are_annotators_in_the_sorted_groups():
 
 def test_labels_stand_in_the_columns_of_their_own_group():
     sources, labels = find_sources(2, GROUPS, 4), np.arange(4 * 5 * 2).reshape(4, 5, 2)
-    places = sources.places(GROUPS, 4)
-    spread = spread_labels(labels, places, 6)
+    indices = sources.columns(GROUPS, 4)
+    spread = spread_labels(labels, indices, 6)
     for row, group in enumerate(GROUPS):
         for annotator in range(2):
             own = sources.names.index((annotator, group))
-            assert places[row, annotator] == own == sources.place(annotator, group)
+            assert indices[row, annotator] == own == sources.column(annotator, group)
             np.testing.assert_array_equal(spread[row, :, own], labels[row, :, annotator])
     assert (spread >= 0).sum() == labels.size
-    np.testing.assert_array_equal(spread_labels(labels[None], places, 6)[0], spread)
+    np.testing.assert_array_equal(spread_labels(labels[None], indices, 6)[0], spread)
 
 
 def test_without_groups_every_annotator_keeps_the_own_column():
     labels = np.arange(24).reshape(2, 4, 3)
-    np.testing.assert_array_equal(spread_labels(labels, Sources(3).places(None, 2), 3), labels)
-    assert Sources(3).place(None, None) is None
-    assert Sources(3).place(2, None) == 2
+    np.testing.assert_array_equal(spread_labels(labels, Sources(3).columns(None, 2), 3), labels)
+    assert Sources(3).column(None, None) is None
+    assert Sources(3).column(2, None) == 2
 
 
 @pytest.mark.parametrize("groups", [np.array([1, 2]), [1, 2], (np.int64(1), np.int64(2)), np.array([1, 2], object)])

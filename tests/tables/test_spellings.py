@@ -13,11 +13,11 @@ EDF = ["Sleep stage W", "Sleep stage N1", "Sleep stage N2", "Sleep stage N3", "S
 
 @pytest.mark.parametrize("other", [["Wake", "N1", "N2", "N3", "REM"], ["W", "n1", "n2", "n3", "R"]])
 def test_stages_of_two_scorers_with_names_of_their_own_are_the_same_classes(other):
-    spelled, said = choose_spellings(
+    spelled, messages = choose_spellings(
         Counter(dict.fromkeys(EDF, 10) | {name: 5 + 5 * k for k, name in enumerate(other)})
     )
     assert spelled == dict(zip(other, EDF, strict=True))
-    assert said[0].startswith(f"Read as 'Sleep stage W': {other[0]!r} (5 labels): they name the same sleep stage.")
+    assert messages[0].startswith(f"Read as 'Sleep stage W': {other[0]!r} (5 labels): they name the same sleep stage.")
 
 
 def test_stages_of_one_scorer_keep_their_names():
@@ -44,11 +44,11 @@ def test_stages_by_older_rules_are_not_joined_with_newer_ones():
     ],
 )
 def test_rare_misspellings_of_a_frequent_class_are_merged_and_stated(frequent, rare):
-    spelled, said = choose_spellings(Counter({frequent: 1000, rare: 3, "Rennen": 500}))
+    spelled, messages = choose_spellings(Counter({frequent: 1000, rare: 3, "Rennen": 500}))
     assert spelled == {rare: frequent}
-    assert "Read as a misspelling" in said[0]
-    assert "(1,000)" in said[0]
-    assert "--classes" in said[0]
+    assert "Read as a misspelling" in messages[0]
+    assert "(1,000)" in messages[0]
+    assert "--classes" in messages[0]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ def test_a_step_belongs_where_it_lies_farthest_from_the_start(counts, window):
     cut = cut_windows(np.array(counts), window)
     deepest = {}
     for row in cut.index:
-        for place, step in enumerate(row[row >= 0]):
-            deepest[step] = max(deepest.get(step, 0), place)
+        for number, step in enumerate(row[row >= 0]):
+            deepest[step] = max(deepest.get(step, 0), number)
     for row, belongs in zip(cut.index, cut.belongs, strict=True):
-        for place in np.flatnonzero(belongs):
-            assert deepest[row[place]] == place
+        for number in np.flatnonzero(belongs):
+            assert deepest[row[number]] == number
 
 
 @settings(max_examples=200, deadline=None)

@@ -106,8 +106,8 @@ def test_more_than_1024_moments_are_rounded_to_the_nearest_of_even_cells():
     np.testing.assert_allclose(np.diff(grid), np.diff(grid)[0])
     width = grid[1] - grid[0]
     assert np.abs(grid[points] - clock)[mask].max() <= width / 2 * (1 + 1e-9)
-    for moment, place in list(zip(clock[mask], points[mask], strict=True))[::50]:
-        assert place == nearest_moment(moment, grid)
+    for moment, index in list(zip(clock[mask], points[mask], strict=True))[::50]:
+        assert index == nearest_moment(moment, grid)
 
 
 # Batches

@@ -31,9 +31,9 @@ def test_a_long_training_has_a_line_every_ten_seconds(caplog, monkeypatch):
     with epoch_bar("ignore train", 9, shown=True) as on_epoch:
         for epoch in range(1, 10):
             on_epoch(epoch, 0.5)
-    said = [record.getMessage() for record in caplog.records]
-    assert 3 <= len(said) < 9
-    assert "of 9 epochs, loss 0.500" in said[0]
+    messages = [record.getMessage() for record in caplog.records]
+    assert 3 <= len(messages) < 9
+    assert "of 9 epochs, loss 0.500" in messages[0]
 
 
 def test_lines_reach_standard_error_where_nobody_set_up_logging():

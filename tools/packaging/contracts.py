@@ -25,10 +25,10 @@ SLOW = ("grid_search", "cross_val_score", "users_own_type")
 def installed() -> str:
     """The folder of the installed package, which must not be the tree's."""
     found = importlib.util.find_spec("labeltide")
-    place = str(found.origin) if found else "nowhere"
-    if found is None or Path(place).is_relative_to(ROOT / "src"):
-        raise SystemExit(f"These tests need an installed wheel. labeltide comes from {place}. Use `make wheel`.")
-    return str(Path(place).parent)
+    folder = str(found.origin) if found else "nowhere"
+    if found is None or Path(folder).is_relative_to(ROOT / "src"):
+        raise SystemExit(f"These tests need an installed wheel. labeltide comes from {folder}. Use `make wheel`.")
+    return str(Path(folder).parent)
 
 
 def selection() -> str:

@@ -35,11 +35,11 @@ class Environment:
 
     def check_kernels(self, expected: list[str]) -> None:
         """The package is the installed one, it has these kernels, and those that can run passed their self-checks."""
-        place, *built = self.read("python", "-c", PLACE).split()
-        if not Path(place).is_relative_to(self.folder) or sorted(built) != sorted(expected):
+        target, *built = self.read("python", "-c", PLACE).split()
+        if not Path(target).is_relative_to(self.folder) or sorted(built) != sorted(expected):
             raise SystemExit(
-                f"The wheel must be imported from {self.folder} with the kernels {expected}. It came from {place} with "
-                f"{built}. Look at setup.py and at what the compiler says."
+                f"The wheel must be imported from {self.folder} with the kernels {expected}. It came from {target} "
+                f"with {built}. Look at setup.py and at what the compiler says."
             )
         print(self.read("labeltide", "doctor"), flush=True)  # its exit code is 0 only if every self-check passed
 

@@ -100,25 +100,25 @@ def record_windows(
     generator = np.random.default_rng(seed)
     count, rows, steps = studies.clean.shape
     each = rows // people
-    place = np.arange(rows)[:, None] % each * steps + np.arange(steps)  # (rows, steps)
+    index = np.arange(rows)[:, None] % each * steps + np.arange(steps)  # (rows, steps)
     clean, n_annotators = studies.clean[..., None], studies.data.labels.shape[-1]
-    logit = np.log(rate / (1 - rate)) + np.multiply.outer(place / (each * steps) - 0.5, differences.drift)
+    logit = np.log(rate / (1 - rate)) + np.multiply.outer(index / (each * steps) - 0.5, differences.drift)
     logit = logit.reshape(1, rows, steps, -1)  # (studies, rows, steps, annotators or 1)
     fresh = generator.standard_normal((count, people, each))
     logit = logit + differences.windows * autoregression(fresh, differences.correlation).reshape(count, rows, 1, 1)
     logit += differences.people * generator.standard_normal((count, people, 1, 1)).repeat(each, 1)
     wrong = generator.random((*studies.clean.shape, n_annotators)) < 1 / (1 + np.exp(-logit))
     labels = torch.from_numpy(np.where(wrong, 1 - clean, clean).astype(np.int8))
-    data = replace(studies.data, labels=labels, points=torch.from_numpy(place), n_points=each * steps)
+    data = replace(studies.data, labels=labels, points=torch.from_numpy(index), n_points=each * steps)
     return data, torch.arange(rows) // each
 
 
 def autoregression(fresh: np.ndarray, correlation: float) -> np.ndarray:
     """Series along the last axis with variance one, each value correlated with the one before."""
     series = fresh.copy()
-    for place in range(1, series.shape[-1]):
-        series[..., place] *= np.sqrt(1 - correlation**2)
-        series[..., place] += correlation * series[..., place - 1]
+    for index in range(1, series.shape[-1]):
+        series[..., index] *= np.sqrt(1 - correlation**2)
+        series[..., index] += correlation * series[..., index - 1]
     return series
 
 

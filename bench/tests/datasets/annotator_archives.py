@@ -12,7 +12,7 @@ from labeltide_bench.datasets import dod_scorers, lund2013, neonatal_seizure
 
 def few_stages():
     """One night of four epochs; in the last only two of the five scored."""
-    scored = {scorer: [-1, 0, 2, place % 2 - 1] for place, scorer in enumerate(dod_scorers.SCORERS)}
+    scored = {scorer: [-1, 0, 2, index % 2 - 1] for index, scorer in enumerate(dod_scorers.SCORERS)}
     return pd.DataFrame({"dataset": "dodh", "record": "n1", "epoch": range(4)} | scored)
 
 

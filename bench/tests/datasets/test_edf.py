@@ -84,7 +84,7 @@ def test_what_the_reader_cannot_read_it_refuses(tmp_path, digital):
 
 
 @pytest.mark.parametrize(
-    ("place", "field"),
+    ("index", "field"),
     [
         (slice(252, 256), b"9999"),  # signals, for which there are no headers
         (slice(252, 256), b"-1  "),
@@ -97,10 +97,10 @@ def test_what_the_reader_cannot_read_it_refuses(tmp_path, digital):
         (slice(184, 192), b"-768    "),  # bytes of the header
     ],
 )
-def test_a_header_that_lies_is_refused_with_a_sentence(tmp_path, digital, place, field):
+def test_a_header_that_lies_is_refused_with_a_sentence(tmp_path, digital, index, field):
     path = edf_writer.write_signals(tmp_path / "a.edf", SIGNALS, digital, 2)
     content = bytearray(path.read_bytes())
-    content[place] = field
+    content[index] = field
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.edf must"):
         open_edf(path)

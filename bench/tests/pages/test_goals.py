@@ -13,7 +13,7 @@ def goals(write, record):
 
     def make(*cells):
         records = [
-            record(method=method, error=error, **place) for place, errors in cells for method, error in errors.items()
+            record(method=method, error=error, **index) for index, errors in cells for method, error in errors.items()
         ]
         costs = find_costs(make_cells(read_results(write(records)).runs))
         found = write_goals(costs)
@@ -23,8 +23,8 @@ def goals(write, record):
     return make
 
 
-def at(rate, **place):
-    return {"rate": rate, "level": {"rate": rate}, **place}
+def at(rate, **index):
+    return {"rate": rate, "level": {"rate": rate}, **index}
 
 
 GOOD = {"ignore": 0.2, "continuous": 0.1, "tide": 0.02, "clean labels": 0.015}
@@ -80,9 +80,9 @@ def test_against_the_papers_methods_the_best_in_each_cell_counts(goals):
 
 
 def test_without_noise_tide_is_held_against_ignore(goals):
-    place = at(0.0, shape="static")
-    assert goals((place, {"ignore": 0.05, "tide": 0.055, "clean": 0.05}))["Nothing lost without wrong labels"].met
-    goal = goals((place, {"ignore": 0.05, "tide": 0.056, "clean": 0.05}))["Nothing lost without wrong labels"]
+    index = at(0.0, shape="static")
+    assert goals((index, {"ignore": 0.05, "tide": 0.055, "clean": 0.05}))["Nothing lost without wrong labels"].met
+    goal = goals((index, {"ignore": 0.05, "tide": 0.056, "clean": 0.05}))["Nothing lost without wrong labels"]
     assert not goal.met
     assert "Worse in: moving: static, 0 % (+0.60)." in goal.words
 
@@ -94,9 +94,9 @@ def test_without_persistence_tide_is_held_against_continuous(goals):
     assert "6.0 for tide and 5.0 for continuous; tide's is the lower in 0 of 1 cell." in found["Q there"].words
 
 
-@pytest.mark.parametrize("place", [{"variant": "bursts 0.5"}, {"variant": "near boundaries"}, {"shape": "jump"}])
-def test_noise_that_is_not_assumed_is_held_against_ignore_alone(goals, place):
-    found = goals((at(0.3, **place), {"ignore": 0.1, "continuous": 0.01, "tide": 0.1001, "clean": 0.01}))
+@pytest.mark.parametrize("index", [{"variant": "bursts 0.5"}, {"variant": "near boundaries"}, {"shape": "jump"}])
+def test_noise_that_is_not_assumed_is_held_against_ignore_alone(goals, index):
+    found = goals((at(0.3, **index), {"ignore": 0.1, "continuous": 0.01, "tide": 0.1001, "clean": 0.01}))
     assert set(found) == {"Noise that tide does not assume", "Q there"}
     assert not found["Noise that tide does not assume"].met
     assert "not worse than ignore in 0 of 1 cell" in found["Noise that tide does not assume"].words

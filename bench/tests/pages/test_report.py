@@ -219,8 +219,8 @@ def test_writing_the_page_never_loads_torch(write, record):
 def test_no_error_is_counted_of_a_q_that_was_given(write, record):
     methods = {"no correction": "ignore", "forward, temporal Q": "known", "forward, static Q": "known"}
     records = [
-        record(method=name, estimator=estimator, draw=draw, error=0.1 + 0.1 * place)
-        for place, (name, estimator) in enumerate(methods.items())
+        record(method=name, estimator=estimator, draw=draw, error=0.1 + 0.1 * index)
+        for index, (name, estimator) in enumerate(methods.items())
         for draw in range(2)
     ]
     page = write_report(write(records)).read_text(encoding="utf-8")

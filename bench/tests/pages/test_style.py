@@ -37,7 +37,7 @@ def test_a_palette_of_the_page_colours_every_figure_of_it(write, record):
 
 
 def test_a_collapsed_run_is_marked_at_the_top_with_its_number(write, record):
-    rates = [0.05 * place for place in range(1, 9)]
+    rates = [0.05 * index for index in range(1, 9)]
     records = [
         record(
             method=method,

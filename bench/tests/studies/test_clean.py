@@ -66,7 +66,7 @@ def test_only_the_reference_is_handed_trusted_labels(plans, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         ('[methods."clean labels"]\nmethod = "ignore"\nclean = true', "clean is for method = 'tide'"),
         ('[methods.upper]\nmethod = "tide"\nclean = true', "sees clean labels. Let its name begin with 'clean'"),
@@ -81,10 +81,10 @@ def test_only_the_reference_is_handed_trusted_labels(plans, tmp_path, monkeypatc
         ),
     ],
 )
-def test_a_wrong_reference_is_named(tmp_path, method, said):
+def test_a_wrong_reference_is_named(tmp_path, method, message):
     with pytest.raises(ValueError, match=r"toy\.toml") as caught:
         toy_study(tmp_path, DATASET + NOISE + method)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_clean_is_no_setting_of_the_estimator(plans):

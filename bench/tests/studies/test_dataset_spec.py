@@ -108,7 +108,7 @@ def test_outliers_are_dropped_and_constants_are_not(people, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"features": ("x", "z")}, "has no column 'z'. It has: 'person', 'house'"),
         ({"split": {"by": "town"}}, "has no column 'town'."),
@@ -123,11 +123,11 @@ def test_outliers_are_dropped_and_constants_are_not(people, tmp_path):
         ({"sequence": "_recording", "time": "_row", "window": None}, "there is only one window, and a split needs two"),
     ],
 )
-def test_data_that_do_not_fit_the_study_are_named(people, tmp_path, changes, said):
+def test_data_that_do_not_fit_the_study_are_named(people, tmp_path, changes, message):
     write_people(tmp_path)
     with pytest.raises(ValueError, match=r"\[datasets\.'people'\]: ") as caught:
         load_dataset(replace(people, **changes), tmp_path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_one_house_cannot_be_split_by_house(people, tmp_path):

@@ -32,8 +32,8 @@ def count_slowly(another: np.ndarray, labels: np.ndarray, clock: np.ndarray) -> 
     counts = np.zeros((3, CLASSES, CLASSES))
     for row, step in np.ndindex(*labels.shape):
         if labels[row, step] >= 0:
-            place = sum(clock[row, step] >= edge for edge in EDGES)
-            counts[place, :, labels[row, step]] += another[row, step]
+            index = sum(clock[row, step] >= edge for edge in EDGES)
+            counts[index, :, labels[row, step]] += another[row, step]
     return counts / counts.sum(-1, keepdims=True)
 
 

@@ -9,8 +9,8 @@ def test_every_fleet_is_a_line(caplog):
         moved(0.5)
         bar.finish("tide on moving", 3)
         bar.start("ignore on moving", 2)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
         "tide on moving, 0 of 5 runs (0 s)",
         "tide on moving: done, 3 of 5 runs (0 s)",
         "ignore on moving, 3 of 5 runs (0 s)",

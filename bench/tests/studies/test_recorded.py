@@ -257,7 +257,7 @@ def test_features_are_made_before_rows_are_left_out(tmp_path, spec):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('["ann", "bob", "cem"]', '["ann"]', "at least two columns"),
         ("folds = 3", "test = 0.2", "needs split = { by = COLUMN, folds = NUMBER }"),
@@ -273,16 +273,16 @@ def test_features_are_made_before_rows_are_left_out(tmp_path, spec):
         (IGNORE, '[methods.clean]\nmethod = "tide"\nclean = true\n', "is given the truth, which nobody knows"),
     ],
 )
-def test_what_makes_no_sense_is_named(tmp_path, old, new, said):
+def test_what_makes_no_sense_is_named(tmp_path, old, new, message):
     text = DATASET + NOISE + IGNORE
     assert old in text
     with pytest.raises(ValueError, match=r"toy\.toml") as caught:
         toy_study(tmp_path, text.replace(old, new))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('clean = "truth"', 'clean = "ann"', "clean must be another column than 'label'"),
         ('clean = "truth"', 'clean = "truth"\nannotators = ["ann", "bob"]', "Take out: annotators."),
@@ -293,12 +293,12 @@ def test_what_makes_no_sense_is_named(tmp_path, old, new, said):
         (IGNORE, "[methods.known]\n", "which [datasets.'nights'] keeps for measuring"),
     ],
 )
-def test_what_makes_no_sense_beside_a_clean_column_is_named(tmp_path, old, new, said):
+def test_what_makes_no_sense_beside_a_clean_column_is_named(tmp_path, old, new, message):
     text = CLEAN_COLUMN + NOISE + IGNORE
     assert old in text
     with pytest.raises(ValueError, match=r"toy\.toml") as caught:
         toy_study(tmp_path, text.replace(old, new))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_recorded_noise_needs_annotators(tmp_path):

@@ -36,7 +36,7 @@ def test_settings_of_the_pair_hold_over_those_of_method_and_data_set(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("draws = 0\n" + DATASET + NOISE + METHODS, "draws must be a whole number at least 1. Got 0."),
         ('draws = "2"\n' + DATASET + NOISE + METHODS, "draws must be a whole number at least 1. Got '2'."),
@@ -51,12 +51,12 @@ def test_settings_of_the_pair_hold_over_those_of_method_and_data_set(tmp_path):
         ("draws = " + "[" * 5000, "is nested too deeply to be a study"),
     ],
 )
-def test_a_wrong_study_is_named(tmp_path, text, said):
-    assert said in refusal(tmp_path, text)
+def test_a_wrong_study_is_named(tmp_path, text, message):
+    assert message in refusal(tmp_path, text)
 
 
 @pytest.mark.parametrize(
-    ("noise", "said"),
+    ("noise", "message"),
     [
         ('shape = "wavy"', "Unknown noise shape 'wavy'. Choose one of: static, linear, decay"),
         ("rates = [0.3]", "Unknown noise shape None. Choose one of: static"),
@@ -78,8 +78,8 @@ def test_a_wrong_study_is_named(tmp_path, text, said):
         ('shape = "static"\nlevels = [0.1]', "Unknown key in [[noise]]: levels. Choose from: shape, rates,"),
     ],
 )
-def test_wrong_noise_is_named(tmp_path, noise, said):
-    assert said in refusal(tmp_path, DATASET + METHODS + "[[noise]]\n" + noise)
+def test_wrong_noise_is_named(tmp_path, noise, message):
+    assert message in refusal(tmp_path, DATASET + METHODS + "[[noise]]\n" + noise)
 
 
 def test_the_rates_of_the_paper_are_all_its_levels_with_its_constants(tmp_path):
@@ -96,7 +96,7 @@ def test_a_data_set_without_noise_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         ("[methods.magic]", "Unknown method in [methods.'magic'] 'magic'. Choose one of: ignore, anchor"),
         ("[methods]\nignore = 3", "[methods.'ignore'] must be a table of keys and values. Got 3."),
@@ -114,8 +114,8 @@ def test_a_data_set_without_noise_is_named(tmp_path):
         ("[methods.ignore]\ndatasets = 3", "[methods.'ignore'].datasets must be a table"),
     ],
 )
-def test_a_wrong_method_is_named(tmp_path, method, said):
-    assert said in refusal(tmp_path, DATASET + NOISE + method)
+def test_a_wrong_method_is_named(tmp_path, method, message):
+    assert message in refusal(tmp_path, DATASET + NOISE + method)
 
 
 def test_a_method_is_fitted_to_the_variants_and_rates_that_it_names(tmp_path):
@@ -139,7 +139,7 @@ def test_a_method_is_fitted_to_the_variants_and_rates_that_it_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
+    ("limit", "message"),
     [
         ('without = ["magic"]', "part in [methods.'tide'].without 'magic'. Choose one of: bursts,"),
         ('without = "bursts"', "[methods.'tide'].without must be a list of at least one value"),
@@ -147,12 +147,12 @@ def test_a_method_is_fitted_to_the_variants_and_rates_that_it_names(tmp_path):
         ("rates = 0.3", "[methods.'tide'].rates must be a list of at least one value"),
     ],
 )
-def test_wrong_parts_and_limits_of_a_method_are_named(tmp_path, limit, said):
-    assert said in refusal(tmp_path, DATASET + NOISE + f"[methods.tide]\n{limit}")
+def test_wrong_parts_and_limits_of_a_method_are_named(tmp_path, limit, message):
+    assert message in refusal(tmp_path, DATASET + NOISE + f"[methods.tide]\n{limit}")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('files = ["people.parquet"]', 'files = "people.parquet"', ".files must be a list of at least one value"),
         ('files = ["people.parquet"]', 'files = ["../people.parquet"]', "must name files below the data folder"),
@@ -182,13 +182,13 @@ def test_wrong_parts_and_limits_of_a_method_are_named(tmp_path, limit, said):
         ('files = ["people.parquet"]', "simulate = { n = 5 }", "is simulated and has no columns. Take out: features,"),
     ],
 )
-def test_a_wrong_data_set_is_named(tmp_path, old, new, said):
+def test_a_wrong_data_set_is_named(tmp_path, old, new, message):
     assert old in TABLE
-    assert said in refusal(tmp_path, TABLE.replace(old, new) + NOISE + METHODS)
+    assert message in refusal(tmp_path, TABLE.replace(old, new) + NOISE + METHODS)
 
 
 @pytest.mark.parametrize(
-    ("simulate", "said"),
+    ("simulate", "message"),
     [
         ("{ n = 5, m = 3 }", "Unknown key in [datasets.'toy'].simulate: m. Choose from: n, n_steps,"),
         ('{ n = "a" }', ".simulate: n must be a whole number at least 2. Got 'a'."),
@@ -197,8 +197,8 @@ def test_a_wrong_data_set_is_named(tmp_path, old, new, said):
         ("{ n = 5 }\nsplit = { by = 'person' }", "is simulated and has no columns. Take out: split.by."),
     ],
 )
-def test_a_wrong_simulation_is_named(tmp_path, simulate, said):
-    assert said in refusal(tmp_path, f"[datasets.toy]\nsimulate = {simulate}\n" + NOISE + METHODS)
+def test_a_wrong_simulation_is_named(tmp_path, simulate, message):
+    assert message in refusal(tmp_path, f"[datasets.toy]\nsimulate = {simulate}\n" + NOISE + METHODS)
 
 
 def test_like_reaches_one_data_set_far(tmp_path):

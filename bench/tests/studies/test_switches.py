@@ -40,11 +40,11 @@ def test_a_method_with_published_settings_has_those_of_its_data_set(tmp_path, so
 
 
 def test_settings_that_nobody_published_are_refused(tmp_path):
-    for method, said in (
+    for method, message in (
         ('[methods.tide]\nsettings = "code"', "method of the paper"),
         ('[methods.ignore]\nsettings = "x"', "source"),
     ):
-        with pytest.raises(ValueError, match=rf"settings: Unknown {said}"):
+        with pytest.raises(ValueError, match=rf"settings: Unknown {message}"):
             toy_study(tmp_path, "draws = 1\n" + DATASET + NOISE + method)
 
 
@@ -147,7 +147,7 @@ def test_a_study_fits_a_method_of_the_users_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "message"),
     [
         ('[[noise]]\nshape = "sawtooth"\nrates = [0.2]', "Or name your own as 'module:name', with module.py beside"),
         ('[[noise]]\nshape = "missing_module:sawtooth"\nrates = [0.2]', "cannot be imported: No module named"),
@@ -159,9 +159,9 @@ def test_a_study_fits_a_method_of_the_users_own(tmp_path):
         ('[methods.own]\nmethod = "math:pow"', "must be a subclass of"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_way_out(tmp_path, part, said):
+def test_what_cannot_be_used_is_refused_with_the_way_out(tmp_path, part, message):
     rest = METHODS if part.startswith("[[noise") else NOISE
-    with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         toy_study(tmp_path, "draws = 1\n" + DATASET + part + "\n" + rest)
 
 
@@ -194,9 +194,9 @@ def test_the_weight_of_the_diagonal_is_that_of_the_data_set():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [(("tide",), "method of the paper"), (("ignore", "print"), "source"), (("ignore", "code", "iris"), "data set")],
 )
-def test_what_the_paper_does_not_have_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_the_paper_does_not_have_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
         lt.published_settings(*given)

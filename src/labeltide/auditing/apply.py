@@ -22,13 +22,21 @@ from pyarrow import parquet
 from labeltide import __version__, _validation
 from labeltide._files import safe_texts
 from labeltide.auditing.compare import open_results
-from labeltide.auditing.decisions import DECISIONS, Decision, DecisionStore, audit_identity, file_digest, settled_labels
+from labeltide.auditing.decisions import (
+    DECISIONS,
+    Decision,
+    DecisionStore,
+    audit_identity,
+    file_digest,
+    find_table,
+    settled_labels,
+)
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import decode
-from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, check_file, draft_of, read_labels
+from labeltide.auditing.results import EDITED, ISSUES_CSV, LABELS, TABLE_FILES, draft_of, read_labels, write_new_table
 from labeltide.recordings.recordings import open_again
-from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values, write_safe_csv
-from labeltide.tables.files import open_file
+from labeltide.tables.columns import VERDICT, SafeCsvWriter, code_values
+from labeltide.tables.files import check_new_file, open_file
 from labeltide.tables.rows import TableRows
 from labeltide.tables.words import quoted, unique_texts
 
@@ -93,7 +101,7 @@ def apply_decisions(
     (120, ('label_original', 'label_reason', 'label_author'))
     """
     folder, out = Path(folder), Path(out)
-    check_file(out)
+    check_new_file(out, *TABLE_FILES)
     if above is not None:
         _validation.check_number("above", above, MIN_ABOVE, 1)
     audit = open_results(folder).audit
@@ -128,24 +136,14 @@ def apply_decisions(
 
 def _open_table(audit: Any, folder: Path, named: str | Path | None, is_csv: bool) -> parquet.ParquetFile | pa.Table:
     """The audited file, unchanged since."""
-    about = audit["table"]
-    if named is None and not about.get("path"):
+    path, roles = find_table(audit, folder, named), audit["table"].get("columns", {})
+    if path is None:
         raise ValueError(
             f"The audit in {str(folder)!r} was of a data frame or of several files. Name one file with the same table: "
             "--table FILE."
         )
-    path = Path(named or about["path"])
-    if named is None and not path.is_file():
-        raise ValueError(f"The audited table is no longer at {str(path)!r}. Give its new path with --table FILE.")
-    roles = about.get("columns", {})
     names = [*str(roles.get("sequence")).split(","), roles.get("annotator"), roles.get("trusted"), roles.get("label")]
-    source = open_file(path, [*names, *(about.get("annotators") or ())], as_written=is_csv)
-    if about.get("digest") and file_digest(path) != about["digest"]:
-        raise ValueError(
-            f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so row numbers may not match. "
-            "Apply to the audited table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
-        )
-    return source
+    return open_file(path, [*names, *(audit["table"].get("annotators") or ())], as_written=is_csv)
 
 
 Corrections = dict[tuple[int, int], tuple[str | None, str, str]]  # label, reason and author by row and column of labels
@@ -206,11 +204,7 @@ def _align_spans(folder: Path, out: Path, described: Mapping[str, Any]) -> Appli
             columns |= {"onset_original": own["onset"], "duration_original": own["duration"]}
             spans.append(pa.table(columns | {"annotator": pa.array(columns["annotator"], pa.string())}))
     table = pa.concat_tables(spans)
-    with draft_of(out) as draft:
-        if out.name.lower().endswith(".csv"):
-            write_safe_csv(table, draft)
-        else:
-            parquet.write_table(table, draft)
+    write_new_table(table, out)
     n_moved = pc.sum(pc.not_equal(table["onset"], table["onset_original"])).as_py()
     return AppliedDecisions(out, len(table), 0, 0, n_moved, 0, ("onset_original", "duration_original"))
 
@@ -236,9 +230,9 @@ def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int
     recorded, who, row = lines["recorded"].to_pylist(), lines["annotator"].to_pylist(), lines["row"].to_pylist()
     column = {name: index for index, name in enumerate(columns)}
     corrections: Corrections = {}
-    for place in np.flatnonzero(shifts[rank]).tolist():
-        line = rank[place]
-        label = recorded[rank[source[place]]] if inside[place] else None
+    for index in np.flatnonzero(shifts[rank]).tolist():
+        line = rank[index]
+        label = recorded[rank[source[index]]] if inside[index] else None
         if label != recorded[line]:
             steps = int(shifts[line])
             reason = f"labels moved {abs(steps)} steps {'earlier' if steps > 0 else 'later'}"
@@ -333,10 +327,10 @@ def _values_of_classes(labels: pa.Table, lines: pa.Table, *, has_digest: bool) -
         for (class_, value), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
             found.setdefault(classes.dictionary[class_].as_py(), Counter())[values.dictionary[value].as_py()] += count
         # Without a digest: not the audited table where a value has two classes, or no value of a class its name.
-        said = [value for counts in found.values() for value in counts]
+        known_values = [value for counts in found.values() for value in counts]
         is_named = all(any(is_same_text(str(value), name) for value in counts) for name, counts in found.items())
         is_whole = known.sum() == len(classes) - classes.null_count
-        if not has_digest and not (is_whole and len(set(said)) == len(said) and is_named):
+        if not has_digest and not (is_whole and len(set(known_values)) == len(known_values) and is_named):
             raise ValueError("The labels of the table are not those of the audit. Name the audited table with --table.")
     return {
         name: max(counts, key=lambda value: (str(value) == name, is_same_text(str(value), name), counts[value]))

@@ -26,6 +26,9 @@ def load_audit_json(folder: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes(), parse_int=read_whole, parse_constant=_refuse_constant)
         check_content(content, {})
+        for part in ("table", "compare", "recordings"):  # where messages had another name before 0.2
+            if isinstance(content.get(part), dict) and "said" in content[part]:
+                content[part].setdefault("messages", content[part].pop("said"))
         version = content.get("format")
         is_known = version == FORMAT and type(version) is int
         check_content(content, _AUDIT if is_known else {})
@@ -111,7 +114,7 @@ _TABLE = {
     "classes": (_NAMES, Rule("a list of names", lambda names: 1 <= len(names) <= 100_000)),
     "features": Maybe([TEXT]),
     "annotators": Maybe(_NAMES),
-    "said": Maybe([TEXT]),
+    "messages": Maybe([TEXT]),
     "shifts": Maybe(
         {
             "assumed": NUMBER,
@@ -154,6 +157,7 @@ _AUDIT = {
     },
     "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT}), "patterns": Maybe([TEXT])},
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
+    "timelines": Maybe([{"signals": Maybe({})}]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
     "recordings": Maybe(
         {

@@ -178,8 +178,8 @@ def leave_out_rare_classes(table: AuditInput) -> AuditInput:
     counts = np.bincount(table.fit_labels[table.fit_labels >= 0], minlength=len(table.class_names))
     trusted = () if table.fit_trusted is None else np.unique(table.fit_trusted[table.fit_trusted >= 0])
     rare = find_rare(counts, trusted)
-    said = (*table.said, *say_rare(table.class_names, counts, rare))
-    return replace(leave_out(table, rare), said=said) if rare.any() else table
+    messages = (*table.messages, *say_rare(table.class_names, counts, rare))
+    return replace(leave_out(table, rare), messages=messages) if rare.any() else table
 
 
 def find_rare(counts: np.ndarray, trusted: Collection[int] | np.ndarray) -> np.ndarray:
@@ -234,7 +234,7 @@ MIN_STEPS_OF_BOTH = 20  # that two annotators labelled both, before their names 
 def check_shared_classes(table: AuditInput) -> None:
     """Refuse two annotators who labelled the same steps, both with several classes, of which none is in common."""
     labels, names = table.fit_labels, table.annotator_names or ()
-    classes = [set(np.unique(labels[..., place]).tolist()) - {-1} for place in range(len(names))]
+    classes = [set(np.unique(labels[..., annotator]).tolist()) - {-1} for annotator in range(len(names))]
     for first, second in combinations(range(len(names)), 2):
         if classes[first] & classes[second] or min(len(classes[first]), len(classes[second])) < 2:
             continue

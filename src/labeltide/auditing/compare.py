@@ -89,7 +89,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
         "issues": _describe_issues(issues) if by else None,
         "rate": _compare_rates(sides, lines, n_same / (n_both + max(only)) if by else 0.0),
         **curves,
-        "said": [*messages, *of_curves],
+        "messages": [*messages, *of_curves],
     }
     return AuditComparison(to_json(summary), issues)
 

@@ -371,7 +371,7 @@ def _now() -> str:
 
 
 def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
-    """The items on which reviewers differ, with their decisions; one who skipped has said nothing."""
+    """The items on which reviewers differ, with their decisions; one who skipped has not answered."""
     by_item: dict[str, list[Decision]] = {}
     for decision in standing:
         if decision.action != "skip":
@@ -428,18 +428,18 @@ def settled_labels(decisions: Iterable[Decision], lines: pa.Table) -> SettledLab
     kept: list[tuple[int, dict[str, object], str, list[Decision]]] = []
     disputed: list[int] = []
     for index, line in zip(indices, table, strict=True):
-        said = {d.label if d.action == "label" else line["recorded"]: d.action for d in votes[index].values()}
-        if len(said) > 1:
+        answers = {d.label if d.action == "label" else line["recorded"]: d.action for d in votes[index].values()}
+        if len(answers) > 1:
             disputed.append(index)
-        elif (label := next(iter(said))) is not None:
+        elif (label := next(iter(answers))) is not None:
             kept.append((index, line, label, list(votes[index].values())))
     return SettledLabels(
         line=np.array([index for index, *_ in kept], np.int64),
         row=np.array([line["row"] for _, line, *_ in kept], np.int64),
         annotator=[line["annotator"] for _, line, *_ in kept],  # type: ignore[misc]
         label=[label for _, _, label, _ in kept],
-        reviewer=[", ".join(dict.fromkeys(d.reviewer for d in said)) for *_, said in kept],
-        comment=["; ".join(d.comment for d in said if d.comment) for *_, said in kept],
+        reviewer=[", ".join(dict.fromkeys(d.reviewer for d in found)) for *_, found in kept],
+        comment=["; ".join(d.comment for d in found if d.comment) for *_, found in kept],
         disputed=np.array(disputed, np.int64),
     )
 
@@ -471,3 +471,23 @@ def file_digest(path: Path) -> str:
         with file.open("rb") as source:
             hashlib.file_digest(source, lambda: digest)
     return f"sha256:{digest.hexdigest()}"
+
+
+def find_table(audit: Mapping[str, Any], folder: Path, named: str | Path | None) -> Path | None:
+    """The audited table, unchanged since, by its name or its path; None where it was not a file and none is named."""
+    about = audit["table"]
+    known, name = about.get("path"), str(about.get("name"))
+    if named is None and not known:
+        return None
+    paths = (
+        [Path(known or ""), folder / name, folder.absolute().parent / name, Path(name)] if named is None else [named]
+    )
+    path = next((Path(each) for each in paths if Path(each).exists()), None)
+    if path is None:
+        raise ValueError(f"The audited table is not at {str(paths[0])!r}. Say where it is with --table FILE.")
+    if about.get("digest") and file_digest(path) != about["digest"]:
+        raise ValueError(
+            f"The table {str(path)!r} has changed since the audit in {str(folder)!r}, so its rows may be others now. "
+            "Name the audited table with --table, or audit the new one with: labeltide audit TABLE --decisions FOLDER."
+        )
+    return path

@@ -135,10 +135,10 @@ def noise_table(table: AuditInput, estimator: TideClassifier) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def describe_temporality(table: AuditInput, estimator: TideClassifier, place: int) -> dict[str, Any]:
+def describe_temporality(table: AuditInput, estimator: TideClassifier, index: int) -> dict[str, Any]:
     """The part `temporality`; over one of several clocks, for all classes and annotators together alone."""
     if len(table.clocks) > 1:
-        test = estimator.clock_temporality_[place]
+        test = estimator.clock_temporality_[index]
         nothing: dict[str, Any] = {"classes_differ_p": None, "per_class": [], "per_annotator": []}
         return {"statistic": test.statistic, **describe_test(test), "is_noisy_p": estimator.is_noisy_p_} | nothing
     tests = estimator.temporality_
@@ -178,19 +178,19 @@ def describe_plan(table: AuditInput, judged: LabelAudit, is_issue: np.ndarray) -
     row_of_step = table.line_row[table.first_lines()]
     stretches: list[dict[str, Any]] = []
     for window in judged.plan(min(PLANNED, most)).rows.tolist():
-        places = np.flatnonzero(open_rows[window])
-        first, last = (row_of_step[table.index[window, place]] for place in (places[0], places[-1]))
+        steps = np.flatnonzero(open_rows[window])
+        first, last = (row_of_step[table.index[window, step]] for step in (steps[0], steps[-1]))
         n_issues = int(is_issue[window].any(-1).sum())
-        share = judged.probabilities[window, places].mean(0)
-        common = [str(judged.classes[place]) for place in np.argsort(-share)[:2] if share[place] > 0.2]
+        share = judged.probabilities[window, steps].mean(0)
+        common = [str(judged.classes[code]) for code in np.argsort(-share)[:2] if share[code] > 0.2]
         given = ", given the stretches above" if stretches else ""
-        why = f"Adds the most information about Q{given}: {len(places)} labelled steps, {n_issues} of them to check"
+        why = f"Adds the most information about Q{given}: {len(steps)} labelled steps, {n_issues} of them to check"
         stretches.append(
             {
                 "sequence": table.sequence_names[table.groups[window]],
                 "first": table.times[int(first)].as_py(),
                 "last": table.times[int(last)].as_py(),
-                "steps": len(places),
+                "steps": len(steps),
                 "why": why + (f", mostly {quoted(common)}." if common else "."),
             }
         )
@@ -335,15 +335,15 @@ class Totals:
                 for code, name in enumerate(classes)
             ],
             "by_sequence": [
-                {"sequence": names[int(place)].as_py(), "labels": int(labels[place]), "issues": int(issues[place])}
-                for place in worst
+                {"sequence": names[each].as_py(), "labels": int(labels[each]), "issues": int(issues[each])}
+                for each in worst
             ],
         }
 
     def worst_sequences(self, most: int) -> list[int]:
         """The sequences with the most issues."""
         issues = self.by_sequence[1]
-        return [int(place) for place in np.argsort(-issues, kind="stable")[:most] if issues[place]]
+        return [int(each) for each in np.argsort(-issues, kind="stable")[:most] if issues[each]]
 
     def describe_contested(self, classes: tuple[str, ...]) -> dict[str, Any]:
         """The part `contested` of audit.json."""
@@ -423,7 +423,7 @@ def describe_agreement(
     pairs = [(a, b) for a, b in combinations(range(len(names)), 2) if steps[a, b]]
     edges = np.linspace(clock.min(), clock.max(), PARTS + 1)
     part = np.clip(np.searchsorted(edges, clock, side="right") - 1, 0, PARTS - 1)
-    shown = [place for place in range(PARTS) if (part == place).sum() >= MIN_STEPS]
+    shown = [number for number in range(PARTS) if (part == number).sum() >= MIN_STEPS]
     votes = count_votes(labels, n_classes)
     return {
         "cohen": [{"a": names[a], "b": names[b], "kappa": kappas[a, b], "steps": int(steps[a, b])} for a, b in pairs],
@@ -431,8 +431,8 @@ def describe_agreement(
         "observed": observed_agreement(votes),
         "largest_class": classes[int(votes.sum(0).argmax())],
         "largest_share": float(votes.sum(0).max() / votes.sum()),
-        "clock": [float((edges[place] + edges[place + 1]) / 2) for place in shown],
-        "fleiss_over_clock": [fleiss_kappa(votes[part == place]) for place in shown],
+        "clock": [float((edges[number] + edges[number + 1]) / 2) for number in shown],
+        "fleiss_over_clock": [fleiss_kappa(votes[part == number]) for number in shown],
     }
 
 
@@ -504,7 +504,7 @@ class _JudgedChunk:
     def __init__(self, job: JudgeJob, number: int, flags: Flags, position: int, signals: list[int]) -> None:
         chunk = job.table.chunks[number]
         table, lines = job.table.read(chunk)[0], job.read_part(number)
-        flagged, n_steps = flags.of(lines), len(table.place)
+        flagged, n_steps = flags.of(lines), len(table.flat_index)
         self.number, self.first_sequence, self.position, self.table = number, chunk.first_sequence, position, table
         ends = np.full(1, n_steps)
         if not chunk.last_window:
@@ -569,13 +569,13 @@ def telling_features(table: AuditInput, judged: LabelAudit) -> list[int]:
     """
     suggested = table.from_steps(judged.probabilities.argmax(-1))
     some = np.unique(np.linspace(0, len(suggested) - 1, min(SAMPLE, len(suggested))).astype(np.int64))
-    window, step = np.divmod(table.place[some], table.index.shape[1])
+    window, step = np.divmod(table.flat_index[some], table.index.shape[1])
     values, codes = table.features[window, step].astype(np.float64), suggested[some]
     total = ((values - values.mean(0)) ** 2).sum(0)
     values -= _averages(values, table.groups[window])  # what never changes within a sequence is a flat line there
     between = (_averages(values, codes) ** 2).sum(0)
     ratio = between / np.maximum(total, 1e-12)
-    return [int(place) for place in np.argsort(-ratio, kind="stable")[:SIGNALS]]
+    return [int(feature) for feature in np.argsort(-ratio, kind="stable")[:SIGNALS]]
 
 
 def _averages(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -591,22 +591,22 @@ def rounded(values: np.ndarray) -> list[float | None]:
     finite = np.isfinite(values)
     span = float(np.ptp(values[finite])) if finite.any() else 0.0
     largest = span or float(np.abs(values[finite]).max(initial=0)) or 1.0
-    places = DIGITS - math.ceil(math.log10(largest))
-    return [round(value, places) + 0.0 if good else None for value, good in zip(values.tolist(), finite, strict=True)]
+    digits = DIGITS - math.ceil(math.log10(largest))
+    return [round(value, digits) + 0.0 if good else None for value, good in zip(values.tolist(), finite, strict=True)]
 
 
 def say_limits(n_windows: int, of_windows: int, options: AuditOptions, estimator: TideClassifier) -> list[str]:
     """Sentences about what was limited to save time, or because the user asked for it."""
-    said = []
+    messages = []
     if n_windows < of_windows:
         why = "The table is large" if options.train_on is None else "As asked by train_on (--train-on)"
         given = options.probabilities is not None
         others = "" if given else "; labels in the others are judged by the average of all networks"
         learned = "the noise was learned" if given else "the networks learned"
-        said.append(f"{why}: {learned} from {n_windows} of {of_windows} windows, drawn at random{others}.")
+        messages.append(f"{why}: {learned} from {n_windows} of {of_windows} windows, drawn at random{others}.")
     if estimator.epochs < fitting.EPOCHS:
-        said.append(f"The networks were trained for {estimator.epochs} epochs, not {fitting.EPOCHS}, to save time.")
-    return said
+        messages.append(f"The networks were trained for {estimator.epochs} epochs, not {fitting.EPOCHS}, to save time.")
+    return messages
 
 
 def describe_run(command: str | None, seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -621,7 +621,7 @@ def describe_run(command: str | None, seconds: Mapping[str, float]) -> dict[str,
     }
 
 
-def describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, Any]:
+def describe_table(table: Any, read: AuditInput, messages: list[str]) -> dict[str, Any]:
     """The table, and everything that was decided about it."""
     source: dict[str, Any] = {}  # where a review finds the table again, and how it sees that the table has changed
     if not isinstance(table, str | Path):
@@ -645,7 +645,7 @@ def describe_table(table: Any, read: AuditInput, said: list[str]) -> dict[str, A
         "classes": read.class_names,
         "features": read.feature_names,
         "annotators": read.annotator_names,
-        "said": [*read.said, *say_files(table, read), *said],
+        "messages": [*read.messages, *say_files(table, read), *messages],
         "overview": [asdict(column) for column in read.overview],
     }
 

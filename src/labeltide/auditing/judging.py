@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from labeltide.auditing.checks import kept_codes, leave_out
 from labeltide.auditing.reading import AuditInput
 from labeltide.auditing.survey import mix
 from labeltide.estimators import TideClassifier
-from labeltide.estimators.cross_fit import TrainingRows, digest_rows
+from labeltide.estimators.cross_fit import TrainingRows
 from labeltide.estimators.fleet import find_moments
 from labeltide.estimators.tide import FoldNetworks
 from labeltide.inference.audit import (
@@ -188,19 +188,19 @@ def _support(job: JudgeJob, table: AuditInput, scores: Scores, suggested: np.nda
     """What speaks for the suggested label, packed in one number: uint64 of shape (lines,), 0 where labels agree."""
     shape = table.index.shape
     best = np.full(shape[0] * shape[1], -1, dtype=np.int8)
-    best[table.place] = suggested
+    best[table.flat_index] = suggested
     best = best.reshape(shape)
     signal = np.zeros((shape[0] * shape[1], scores.signal.shape[1]), dtype=np.float32)
-    signal[table.place] = scores.signal
+    signal[table.flat_index] = scores.signal
     differs = (table.fit_labels >= 0) & (table.fit_labels != best[..., None])
     rates = (job.scorer.judge.error_rates @ job.class_shares).astype(np.float32)  # (annotators or 1, points)
     flat = np.zeros((len(rates), best.size), dtype=np.float32)
-    flat[:, table.place] = rates[:, scores.point]
+    flat[:, table.flat_index] = rates[:, scores.point]
     wrong = np.broadcast_to(np.moveaxis(flat.reshape(len(rates), *shape), 0, -1), table.labels.shape)
     found = find_support(table.fit_labels, differs, best, signal.reshape(*shape, -1), wrong)
     packed = np.zeros(table.labels.shape, dtype=np.uint64)
     packed[differs] = pack_support(found)
-    of_lines = packed.reshape(-1, table.labels.shape[2])[table.place[table.line_step], table.line_annotator]
+    of_lines = packed.reshape(-1, table.labels.shape[2])[table.flat_index[table.line_step], table.line_annotator]
     of_lines[table.line_annotator < 0] = 0
     return of_lines
 
@@ -211,7 +211,7 @@ class Scorer:
 
     estimator: TideClassifier
     networks: FoldNetworks | None  # None where every label was trusted, and nothing was cross-fitted
-    known_rows: KnownRows | None  # by which windows that were learned from are found
+    sketches: np.ndarray | None  # of the windows that were learned from, among others, by which these are found
     # The features of the windows from which the scorer was made, and their signal: a table in memory is one chunk of
     # all windows, which networks need not read again.
     sample: tuple[np.ndarray, Tensor] | None = None
@@ -224,7 +224,7 @@ class Scorer:
     def score(self, table: AuditInput) -> Scores:
         """Judge every step that belongs to one of the windows of a table."""
         recorded = self.recorded(table)
-        return self.judge.score(recorded, self.signal(table.features, recorded.mask), table.place)
+        return self.judge.score(recorded, self.signal(table.features, recorded.mask), table.flat_index)
 
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
@@ -241,20 +241,20 @@ class Scorer:
         """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows."""
         if self.sample is not None and self.sample[0] is features:
             return self.sample[1]
-        if self.networks is None or self.known_rows is None:
+        if self.networks is None or self.sketches is None:
             return torch.from_numpy(self.estimator.predict_proba(features, mask.sum(1))).float()
-        folds = self.known_rows.find_folds(features, mask)
+        folds = find_folds(self.estimator.training_rows_, self.sketches, features, mask)
         return self.networks.predict(features, mask, folds, work_ahead if in_threads else map)
 
 
 def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> Scorer:
     """Fix all that judging needs from the windows that were learned from."""
     mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
-    networks = known = None
+    networks = sketches = None
     if estimator.fold_model_ is not None:
         networks = FoldNetworks(estimator.fold_model_, estimator.training_rows_, device)
-        known = find_known_rows(estimator.training_rows_, sample.features, mask)
-    scorer = Scorer(estimator, networks, known)
+        sketches = np.unique(sketch_rows(sample.features, mask))
+    scorer = Scorer(estimator, networks, sketches)
     signal = scorer.signal(sample.features, mask, in_threads=True)
     scorer.sample = sample.features, signal
     scorer.judge = Judge.fit(scorer.recorded(sample), signal, estimator.chain_, estimator.noise_)
@@ -272,40 +272,22 @@ def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: n
     return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
 
 
-# A digest of each window is computed in Python, one after another, whatever the number of threads. Of an audit whose
-# networks run on a GPU it was a third of the time in which other threads waited.
-
-
 FIRST = 8  # steps of a row that are looked at
 
 
-class KnownRows(NamedTuple):
-    """The training rows of a fit."""
-
-    rows: TrainingRows
-    sketches: np.ndarray | None  # of the training rows, in order; None where not known: every row gets a digest
-
-    def find_folds(self, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """As `TrainingRows.find_folds`."""
-        if self.sketches is None:
-            return self.rows.find_folds(features, mask)
-        maybe = np.flatnonzero(np.isin(sketch_rows(features, mask), self.sketches))
-        folds = np.full(len(features), -1)
-        folds[maybe] = self.rows.find_folds(features[maybe], mask[maybe])
-        return folds
-
-
-def find_known_rows(rows: TrainingRows, features: np.ndarray, mask: np.ndarray) -> KnownRows:
-    """The rows that a fit has seen, from windows among which all of them should be."""
-    digests = {digest.tobytes() for digest in digest_rows(features, mask)}
-    if not all(digest.tobytes() in digests for digest in rows.digests):
-        return KnownRows(rows, None)
-    return KnownRows(rows, np.unique(sketch_rows(features, mask)))
+def find_folds(rows: TrainingRows, sketches: np.ndarray, features: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """As `TrainingRows.find_folds`, by digests of those rows alone that have one of the sketches."""
+    maybe = np.flatnonzero(np.isin(sketch_rows(features, mask), sketches))
+    folds = np.full(len(features), -1)
+    folds[maybe] = rows.find_folds(features[maybe], mask[maybe])
+    return folds
 
 
 def sketch_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """One number for the first features of every row, the same for equal rows: uint64 of shape (rows,).
 
+    A digest of each row is computed in Python, one after another. Of an audit whose networks run on a GPU, digests of
+    all rows were a third of the time in which other threads waited; rows of other sketches need none.
     It is a sum of their bits as whole numbers, weighted by fixed odd numbers (universal hashing, Dietzfelbinger 1996).
     """
     bits = np.ascontiguousarray(features[:, :FIRST], dtype=np.float32).view(np.uint32)
@@ -403,11 +385,10 @@ def unpack_support(packed: np.ndarray) -> Support:
 
 @dataclass
 class Reasons:
-    """Writes sentences; those of earlier parts are kept, because Python writes a million of them in two seconds."""
+    """Writes sentences, for several threads; earlier ones are kept: Python writes a million of them in two seconds."""
 
     classes: Sequence[str]
-    # What sentences are written from, rising, and the sentences; replaced as a whole, as several threads write.
-    _known: tuple[np.ndarray, pa.Array] = (np.zeros(0, dtype=np.uint64), pa.array([], pa.string()))
+    known: dict[int, str] = field(default_factory=dict)  # by what they are written from
 
     def write(self, packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
         """A sentence for every flagged label, null for the others; each distinct sentence is written once.
@@ -415,23 +396,16 @@ class Reasons:
         Nothing is packed, and zero unpacks to equal labels, where no other label is likelier.
         """
         coded = pa.array(_shown(packed[flagged])).dictionary_encode()  # several times faster than np.unique
+        known = self.known = self.known if len(self.known) < MAX_SENTENCES else {}
+        numbers = coded.dictionary.to_pylist()
+        if new := [number for number in numbers if number not in known]:
+            support = unpack_support(np.array(new, dtype=np.uint64))
+            known.update(zip(new, explain(support, self.classes), strict=True))
         # Parquet's writer leaves bytes of its memory in the file where a dictionary repeats a value.
-        sentences = self._sentences(coded.dictionary.to_numpy()).dictionary_encode()
+        sentences = pa.array([known[number] for number in numbers], pa.string()).dictionary_encode()
         indices = np.full(len(packed), -1, dtype=np.int32)
         indices[flagged] = sentences.indices.to_numpy()[coded.indices.to_numpy()]
         return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~flagged), sentences.dictionary)
-
-    def _sentences(self, packed: np.ndarray) -> pa.Array:
-        """A sentence for each of some distinct numbers."""
-        numbers, texts = self._known if len(self._known[0]) < MAX_SENTENCES else Reasons._known
-        new = np.setdiff1d(packed, numbers, assume_unique=True)
-        if len(new):
-            merged = np.concatenate([numbers, new])
-            order = np.argsort(merged, kind="stable")
-            written = pa.array(explain(unpack_support(new), list(self.classes)), pa.string())
-            numbers, texts = merged[order], pa.concat_arrays([texts, written]).take(pa.array(order))
-            self._known = numbers, texts
-        return texts.take(pa.array(np.searchsorted(numbers, packed)))
 
 
 def _shown(packed: np.ndarray) -> np.ndarray:

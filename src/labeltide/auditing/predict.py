@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import torch
-from pyarrow import parquet
 from torch import Tensor
 
 from labeltide import _validation
@@ -18,17 +17,18 @@ from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.findings import as_texts
 from labeltide.auditing.judging import work_ahead
 from labeltide.auditing.reading import AuditInput, choose_source, open_all, read_new_table
-from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, check_file, draft_of
+from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE, TABLE_FILES, draft_of, write_new_table
 from labeltide.auditing.survey import Layout, count_columns, find_roles, open_layout, prepare_rows
 from labeltide.auditing.writing import table_writer
+from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.storage import load
 from labeltide.estimators.tide import STEPS_AT_ONCE
 from labeltide.inference.audit import small_softmax
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import read_unlabelled
-from labeltide.tables.columns import is_text, like_table, open_table, write_safe_csv
+from labeltide.tables.columns import is_text, like_table, open_table
 from labeltide.tables.features import Encoder, encoder_from_json
-from labeltide.tables.files import FileSet
+from labeltide.tables.files import FileSet, check_new_file
 from labeltide.tables.roles import Reading, Request
 from labeltide.tables.tidy import TableCounts, choose_tidying, name_files
 from labeltide.tables.windows import ClockInfo
@@ -86,12 +86,12 @@ def predict_to_file(
     out : .parquet or, for tables that fit in memory, .csv
     on_rows : called with the rows done and all rows, of a large table
     """
-    check_file(out)
+    check_new_file(out, *TABLE_FILES)
     predictor, audit = _open(model, device)
     source = table if audit.get("recordings") else choose_source(table)
     if not isinstance(source, FileSet):
         predictions = as_texts(_predict_in_memory(predictor, audit, source, sequence, time, timezone))
-        write_predictions(predictions, out)
+        write_new_table(predictions, out)
         return len(predictions)
     if not out.name.lower().endswith(".parquet"):
         raise ValueError(
@@ -123,8 +123,13 @@ def _predict_in_memory(
         return _predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
 
 
-def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
-    """The model of an audit, and its numbers."""
+def open_model(
+    model: str | Path, needed: Sequence[str] = NEEDED
+) -> tuple[Path, NoisyLabelClassifier, tuple[Encoder, ...], dict[str, Any]]:
+    """The folder of an audit to which a path leads, its model, how columns become features, and its numbers.
+
+    `needed` as of `load_audit_json`.
+    """
     near = (Path(model), *Path(model).parents[:2])
     folder = next((each for each in near if (each / AUDIT).is_file() and (each / MODEL / MODEL_FILE).is_file()), None)
     if folder is None:
@@ -132,17 +137,24 @@ def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
             f"The model must be the folder of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. "
             f"Got {str(model)!r}."
         )
-    audit = load_audit_json(folder, NEEDED)
+    audit = load_audit_json(folder, needed)
     estimator = load(folder / MODEL / MODEL_FILE)
     encoders = tuple(encoder_from_json(fields) for fields in audit["encoders"])
-    classes = tuple(str(name) for name in estimator.classes_)
     n_features = sum(len(encoder.names) for encoder in encoders) or 1
-    if estimator.n_features_in_ != n_features or sorted(classes) != sorted(audit["table"]["classes"]):
+    classes = sorted(str(name) for name in estimator.classes_)
+    if estimator.n_features_in_ != n_features or classes != sorted(audit["table"]["classes"]):
         raise ValueError(
             f"{MODEL}/{MODEL_FILE} in {str(folder)!r} is not the model of its {AUDIT}: they differ in features or "
             "classes. Audit again."
         )
+    return folder, estimator, encoders, audit
+
+
+def _open(model: str | Path, device: str) -> tuple[Predictor, dict[str, Any]]:
+    """The model of an audit, and its numbers."""
+    _, estimator, encoders, audit = open_model(model)
     device = _validation.check_device(device)
+    classes = tuple(str(name) for name in estimator.classes_)
     fleet = estimator.model_.eval().to(device)
     return Predictor(fleet, classes, encoders, audit["settings"]["window"], device), audit
 
@@ -153,16 +165,6 @@ def _columns(audit: dict[str, Any], there: list[str], sequence: str | None, time
     parts = (trained.get("sequence") or "").split(",")
     known = trained["sequence"] if trained.get("sequence") and all(part in there for part in parts) else None
     return Request(sequence or known, time or (trained["time"] if trained.get("time") in there else None))
-
-
-def write_predictions(predictions: pa.Table, path: Path) -> Path:
-    """Write predictions to a new .parquet or .csv file, whole or not at all."""
-    with draft_of(path) as draft:
-        if path.name.lower().endswith(".parquet"):
-            parquet.write_table(predictions, draft, compression="zstd")
-        else:
-            write_safe_csv(predictions, draft)
-    return path
 
 
 class Predictor(NamedTuple):

@@ -42,7 +42,7 @@ from labeltide.tables.words import ANNOTATORS, means, quoted, unique_texts
 class AuditSteps:
     """A table as steps, before windows are cut; attributes are those of `AuditInput`, with (all steps,) for (n, steps).
 
-    `said` are sentences about what was read.
+    `messages` are sentences about what was read.
     """
 
     rows: TableRows
@@ -53,7 +53,7 @@ class AuditSteps:
     clocks: tuple[ClockInfo, ...]
     trusted: np.ndarray | None = None
     gaps: np.ndarray | None = None
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     overview: tuple[ColumnOverview, ...] = ()
     decisions: dict[str, Any] | None = None
     by_model: int = 0
@@ -62,8 +62,8 @@ class AuditSteps:
         """Cut windows; None chooses their length from the data."""
         counts = self.rows.steps.counts
         windows = cut_windows(counts, window)
-        said = (*self.said, say_windows(len(windows.groups), windows.window, counts))
-        return replace(self.take(windows), said=said)
+        messages = (*self.messages, say_windows(len(windows.groups), windows.window, counts))
+        return replace(self.take(windows), messages=messages)
 
     def take(self, windows: Windows) -> AuditInput:
         """The arrays of some windows; steps that belong to none, and their rows, are left out."""
@@ -75,9 +75,9 @@ class AuditSteps:
             features[..., number][real] = column[index[real]]
         labels = np.where(real[..., None], self.labels[filled], np.int8(-1))
         trusted = None if self.trusted is None else np.where(real, self.trusted[filled], np.int8(-1))
-        place = np.full(len(self.labels), -1, dtype=np.int64)
-        place[index[belongs]] = np.flatnonzero(belongs)
-        kept = place >= 0
+        flat_index = np.full(len(self.labels), -1, dtype=np.int64)
+        flat_index[index[belongs]] = np.flatnonzero(belongs)
+        kept = flat_index >= 0
         number_of_step = np.where(kept, np.cumsum(kept) - 1, -1)
         lines = self.rows.lines(kept)
         sequence_of_row = pa.array(steps.sequence[steps.step_of_row].astype(np.int32))
@@ -93,7 +93,7 @@ class AuditSteps:
             groups=windows.groups,
             n_all_steps=int(kept.sum()),
             index=np.where(real, number_of_step[filled], -1),
-            place=place[kept],
+            flat_index=flat_index[kept],
             **{**lines, "line_step": number_of_step[lines["line_step"]]},
             ids=self.rows.of_given(pa.DictionaryArray.from_arrays(sequence_of_row, pa.array(names, pa.string()))),
             times=self.rows.of_given(self.rows.times.dictionary_encode()),
@@ -105,7 +105,7 @@ class AuditSteps:
             columns=self.rows.columns.describe(),
             window=windows.window,
             encoders=self.features.encoders,
-            said=self.said,
+            messages=self.messages,
             overview=self.overview,
             decisions=self.decisions,
             by_model=self.by_model,
@@ -147,10 +147,10 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading, labels_onl
     loaded = load_table(table, needed_columns(table.names, request))
     columns = find_columns(loaded, request, with_features=not labels_only)
     loaded = name_table(loaded, table.written, columns, reading.missing)
-    loaded, given, rows_said = keep_rows(loaded, columns, reading)
+    loaded, given, row_messages = keep_rows(loaded, columns, reading)
     counts = TableCounts()
     counts.add(loaded, columns)
-    tidy, tidied_said = choose_tidying(counts, columns, reading.missing, reading.classes)
+    tidy, tidying_messages = choose_tidying(counts, columns, reading.missing, reading.classes)
     loaded = tidy(loaded)
     labels = read_table_labels(loaded, columns.label)
     rows = find_rows(loaded, columns, labels.codes, reading.timezone, given)
@@ -160,23 +160,23 @@ def _read_steps(table: OpenTable, request: Request, reading: Reading, labels_onl
     else:
         features = encode_features(loaded, columns.features, rows.steps, recorded, named=columns.features_named)
     people = rows.annotator if labels_only and rows.columns.annotator else None
-    clock, clocks, clocks_said = read_clocks(
+    clock, clocks, clock_messages = read_clocks(
         loaded, columns.clock, columns.time, rows.moments, rows.steps, people=people
     )
-    said = [*columns.messages, *rows_said, *tidied_said, *say_blank(counts, columns)]
-    said += [*(rows.moments.messages if rows.moments else ()), *features.messages, *clocks_said]
+    messages = [*columns.messages, *row_messages, *tidying_messages, *say_blank(counts, columns)]
+    messages += [*(rows.moments.messages if rows.moments else ()), *features.messages, *clock_messages]
     trusted = None
     if columns.trusted:
         trusted = read_trusted(loaded, columns.trusted, labels.classes, rows.steps)
-        said.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
+        messages.append(describe_trusted(int((trusted >= 0).sum()), columns.trusted))
     overview = describe_overview(counts, tidy, table.names, columns, features)
     if not features.columns:
         if not labels_only and rows.n_annotators < 2:
             check_features(1, columns.left_out)
         features = position_feature(rows.steps)
-    gaps, gaps_said = find_gaps(rows.steps) if rows.moments else (None, "")
-    said += [gaps_said] if gaps_said else []
-    read = (rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(said), overview)
+    gaps, gap_message = find_gaps(rows.steps) if rows.moments else (None, "")
+    messages += [gap_message] if gap_message else []
+    read = (rows, features, recorded, labels.names, clock, clocks, trusted, gaps, tuple(messages), overview)
     names = [name for name in (f"{label}_author" for label in columns.label) if name in table.names]
     authors = [who for column in (load_columns(table, names) if names else {}).values() for who in column.to_list()]
     return AuditSteps(*read, by_model=sum(str(who).startswith("labeltide ") for who in authors))  # labeltide apply
@@ -212,7 +212,7 @@ def read_new_table(
     features = apply_encoders(loaded, encoders, rows.steps) if encoders else position_feature(rows.steps)
     clock, clocks, _ = read_clocks(loaded, [], columns.time, rows.moments, rows.steps)
     steps = AuditSteps(rows, features, labels.of_steps(rows), tuple(class_names), clock, clocks)
-    return replace(steps.cut(window), said=tuple(columns.messages))
+    return replace(steps.cut(window), messages=tuple(columns.messages))
 
 
 def needed_columns(names: Sequence[str], request: Request) -> set[str] | None:
@@ -253,7 +253,7 @@ class AuditInput(ShortRepr):
 
     A *step* is one moment of one sequence; steps are ordered by sequence, then time. A *window* is a run of
     steps, as long as the network sees at once; windows overlap, but every step belongs to one of them. A *line* is one
-    place for a label: a row of the table or, where each annotator has a column, a row and an annotator. With `fit_`, a
+    cell for a label: a row of the table or, where each annotator has a column, a row and an annotator. With `fit_`, a
     value is -1 wherever the step belongs to another window, so that none counts twice in training.
     """
 
@@ -270,7 +270,7 @@ class AuditInput(ShortRepr):
     labels: np.ndarray  # int8 (n, steps, annotators), as recorded, -1 where nothing was
     trusted: np.ndarray | None  # int8 (n, steps)
     index: np.ndarray  # int64 (n, steps), the step at each position, -1 on padding
-    place: np.ndarray  # int64 (all steps,), where each step belongs: a position in (n, steps) read as one row
+    flat_index: np.ndarray  # int64 (all steps,), where each step belongs: a position in (n, steps) read as one row
     line_row: np.ndarray  # int64 (lines,), in the table's order
     line_step: np.ndarray  # int64 (lines,)
     line_annotator: np.ndarray  # int64 (lines,), -1 in rows that name none and hold no label
@@ -282,7 +282,7 @@ class AuditInput(ShortRepr):
     columns: dict[str, str | None]
     window: int
     encoders: tuple[Encoder, ...]  # how each feature came from its column
-    said: tuple[str, ...]
+    messages: tuple[str, ...]
     overview: tuple[ColumnOverview, ...] = ()  # type, missing values, levels and role of every column of the table
     decisions: dict[str, Any] | None = None  # how many labels reviewers settled, used and left out
     by_model: int = 0  # labels that were corrected by the model of an earlier audit
@@ -305,13 +305,13 @@ class AuditInput(ShortRepr):
 
     def from_steps(self, values: np.ndarray) -> np.ndarray:
         """Values of shape (n, steps, ...) as (all steps, ...): each from the window to which its step belongs."""
-        return values.reshape(-1, *values.shape[2:])[self.place]
+        return values.reshape(-1, *values.shape[2:])[self.flat_index]
 
     @property
     def belongs(self) -> np.ndarray:
-        """Which places hold a step that belongs to their window: bool of shape (n, steps)."""
+        """Which positions hold a step that belongs to their window: bool of shape (n, steps)."""
         belongs = np.zeros(self.index.size, dtype=bool)
-        belongs[self.place] = True
+        belongs[self.flat_index] = True
         return belongs.reshape(self.index.shape)
 
     def move_labels(self, shift: np.ndarray) -> AuditInput:
@@ -332,14 +332,14 @@ class AuditInput(ShortRepr):
 
     def signal(self, feature: int) -> np.ndarray:
         """A feature in the user's own unit, gaps filled: shape (all steps,)."""
-        owners = [(encoder, place) for encoder in self.encoders for place in range(len(encoder.names))]
+        owners = [(encoder, number) for encoder in self.encoders for number in range(len(encoder.names))]
         values = self.from_steps(self.features[..., feature])
-        encoder, place = owners[feature] if owners else (None, 0)
-        return values if encoder is None or place or encoder.levels else encoder.original(values)
+        encoder, number = owners[feature] if owners else (None, 0)
+        return values if encoder is None or number or encoder.levels else encoder.original(values)
 
     def first_lines(self) -> np.ndarray:
         """The first line of every step: int64 of shape (all steps,)."""
-        first = np.empty(len(self.place), dtype=np.int64)
+        first = np.empty(len(self.flat_index), dtype=np.int64)
         first[self.line_step[::-1]] = np.arange(len(self.line_step))[::-1]
         return first
 

@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from labeltide._files import write_json
 from labeltide.tables.columns import with_verdicts, write_safe_csv
-from labeltide.tables.files import check_local
+from labeltide.tables.files import check_local, check_new_file
 
 FORMAT = 1  # of audit.json
 AUDIT, LABELS, ISSUES, ISSUES_CSV, NOISE = "audit.json", "labels.parquet", "issues.parquet", "issues.csv", "noise.csv"
@@ -246,19 +246,23 @@ def _check_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def check_file(path: Path) -> None:
-    """Refuse a file that is there already, or of a kind or in a place that we do not write."""
-    check_local(path)
-    if not path.name.lower().endswith((".parquet", ".csv")):
-        raise ValueError(f"The file must end in .parquet or .csv. Got {str(path)!r}.")
-    if path.exists():
-        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
+TABLE_FILES = (".parquet", ".csv")
+
+
+def write_new_table(table: pa.Table, path: Path) -> Path:
+    """Write a table to a new .parquet or .csv file, whole or not at all."""
+    with draft_of(path) as draft:
+        if path.name.lower().endswith(".csv"):
+            write_safe_csv(table, draft)
+        else:
+            parquet.write_table(table, draft, compression="zstd")
+    return path
 
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
     """A file to write, which gets its name once it is whole."""
-    check_file(path)
+    check_new_file(path, *TABLE_FILES)
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}-????????"):  # drafts of processes that were killed
         if left.is_dir() and {file.name for file in left.iterdir()} <= {"draft"}:
@@ -266,5 +270,5 @@ def draft_of(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as work:
         draft = Path(work) / "draft"
         yield draft
-        check_file(path)  # the work may have taken long
+        check_new_file(path, *TABLE_FILES)  # the work may have taken long
         os.rename(draft, path)

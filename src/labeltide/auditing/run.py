@@ -257,7 +257,7 @@ class Study(NamedTuple):
 
 def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     """Read the table in memory or in parts, find labels that are late, and check what is there to learn from."""
-    in_parts, work, recordings, said = isinstance(source, FileSet), options.checkpoint, None, list[str]()
+    in_parts, work, recordings, messages = isinstance(source, FileSet), options.checkpoint, None, list[str]()
     whole: Layout | MemoryTable
     if in_parts:
         if work is None:
@@ -277,11 +277,11 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
             if options.probabilities is None:
                 options = replace(options, **{**vars(columns), "probabilities": None})
             recorded = _read_input(laid, options)
-            sample, said, recordings = leave_out_rare_classes(recorded), found.messages, found.described
+            sample, messages, recordings = leave_out_rare_classes(recorded), found.messages, found.described
             whole = MemoryTable(recorded, ~np.isin(recorded.class_names, sample.class_names))
             n_windows, n_rows = len(sample.index), whole.n_rows
         sizes = {"rows": n_rows, "sequences": len(whole.sequence_names), "labels": whole.n_labels}
-        about = {**describe_table(table, sample, said), **sizes}
+        about = {**describe_table(table, sample, messages), **sizes}
         stages.say(reading_text(about))
         check_memory(sample)
         if not in_parts:
@@ -313,7 +313,7 @@ def _read_input(table: Any, options: AuditOptions) -> AuditInput:
         check_features(steps.rows.n_annotators, steps.rows.columns.left_out)
     if decided is not None:
         trusted, found = trust_decided(steps.rows, steps.class_names, steps.trusted, decided, table)
-        steps = replace(steps, trusted=trusted, said=(*steps.said, found["sentence"]), decisions=found)
+        steps = replace(steps, trusted=trusted, messages=(*steps.messages, found["sentence"]), decisions=found)
     return steps.cut(audit_window(steps.rows.steps.counts) if options.window is None else options.window)
 
 
@@ -344,7 +344,7 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
         summary = to_json(
             {
                 **describe_run(options.command, {**stages.seconds, "write": stages.spent()}),
-                "table": {**about, "said": [*about["said"], *messages]},
+                "table": {**about, "messages": [*about["messages"], *messages]},
                 "settings": describe_settings(sample, options, estimator, n_windows),
                 "conclusion": conclusion,
                 **describe_whole(findings, whole, totals, planted, sample.moved is not None),

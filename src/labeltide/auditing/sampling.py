@@ -62,14 +62,14 @@ def read_large_table(
     assert options.checkpoint is not None
     needed = needed_columns(files.schema.names, options.columns)
     counts = count_columns(files, roles, needed, _shown(stages, files.n_rows, (0.0, 0.3)))
-    tidy, tidied_said = _choose_tidying(counts, roles, options)
+    tidy, tidying_messages = _choose_tidying(counts, roles, options)
     on_rows = _shown(stages, files.n_rows, (0.3, 0.6))
     decided = None if options.decisions is None else (read_decided(Path(options.decisions)), table)
     prepared = prepare_rows(files, roles, tidy, options.reading, options.checkpoint, on_rows, decided)
     if prepared.kept is not None:
         counts = count_columns(files, roles, needed, on_rows, prepared.kept)
-        tidy, tidied_said = _choose_tidying(counts, roles, options)
-    layout, sorted_said = open_layout(prepared, options.window, options.checkpoint, on_rows, tidy)
+        tidy, tidying_messages = _choose_tidying(counts, roles, options)
+    layout, layout_messages = open_layout(prepared, options.window, options.checkpoint, on_rows, tidy)
     n_rows, n_windows, size = layout.survey.n_rows, layout.size.windows, layout.size
     if options.train_on is not None:  # refuse to draw more windows than fit into memory
         wanted = fitting.most_windows(size, options.pace, options.n_train)
@@ -77,13 +77,13 @@ def read_large_table(
         check_training_memory((wanted, size.window), round(size.labels * wanted / size.windows), *numbers)
     held = draw_windows(layout, options, _shown(stages, n_rows, (0.6, 0.8)))
     layout, sample, features = read_sample(layout, held, counts, _shown(stages, n_rows, (0.8, 1.0)))
-    said = [*roles.messages, *prepared.row_messages, *tidied_said, *say_blank(counts, roles), *sample.said]
-    said += [prepared.decisions["sentence"]] if prepared.decisions else []
-    said.append(say_windows(n_windows, layout.window, layout.survey.counts))
-    said += say_rare(layout.survey.class_names, layout.survey.class_counts, layout.rare)
-    said += [*sorted_said, f"The table is read in {count(len(layout.chunks), 'part')}."]
+    messages = [*roles.messages, *prepared.row_messages, *tidying_messages, *say_blank(counts, roles), *sample.messages]
+    messages += [prepared.decisions["sentence"]] if prepared.decisions else []
+    messages.append(say_windows(n_windows, layout.window, layout.survey.counts))
+    messages += say_rare(layout.survey.class_names, layout.survey.class_counts, layout.rare)
+    messages += [*layout_messages, f"The table is read in {count(len(layout.chunks), 'part')}."]
     overview = describe_overview(counts, tidy, files.schema.names, roles, features)
-    sample = replace(sample, said=tuple(said), overview=overview, decisions=prepared.decisions)
+    sample = replace(sample, messages=tuple(messages), overview=overview, decisions=prepared.decisions)
     return layout, sample, n_windows
 
 
@@ -105,7 +105,7 @@ def _shown(stages: Stages, total: int, part: tuple[float, float]) -> Any:
 
 RARE = 20_000  # labels of a class, below which its windows are looked for on their own
 OF_RARE = 2  # windows with a class that no drawn window holds
-PLACE = np.dtype([("rank", np.uint64), ("sequence", np.int64), ("number", np.int64), ("is_labelled", bool)])
+CANDIDATE = np.dtype([("rank", np.uint64), ("sequence", np.int64), ("number", np.int64), ("is_labelled", bool)])
 
 
 def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> np.ndarray:
@@ -118,28 +118,28 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> np.n
     key, texts = options.seed.to_bytes(8, "little"), layout.survey.names.to_pylist()
     digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in texts]
     names = np.frombuffer(b"".join(digests), dtype=np.uint64)
-    codes, chosen = kept_codes(layout.rare), np.zeros(0, PLACE)
+    codes, chosen = kept_codes(layout.rare), np.zeros(0, CANDIDATE)
     of_class: dict[int, np.ndarray] = {}
     if total > most:
         few = np.flatnonzero(layout.survey.class_counts[~layout.rare] < RARE)
-        of_class = {code: np.zeros(0, PLACE) for code in few.tolist()}
+        of_class = {code: np.zeros(0, CANDIDATE) for code in few.tolist()}
     keys = [name for name in (layout.columns.time, layout.columns.annotator) if name]
     labelled = replace(layout, stream=layout.stream.with_columns([*keys, *layout.columns.label]))
     for chunk in layout.chunks:
         (windows, numbers), rows = layout.windows(chunk), read_rows(labelled, chunk)
         labels = codes[_labels(layout, rows)][windows.filled_index()]
         labels = np.where(windows.belongs[..., None], labels, np.int8(-1))
-        places = np.empty(len(labels), dtype=PLACE)
-        places["sequence"] = chunk.first_sequence + windows.groups
-        places["number"] = numbers
-        places["rank"] = mix(names[places["sequence"]], places["number"])
-        places["is_labelled"] = (labels >= 0).any((1, 2))
-        wanted = places if total <= most else places[places["is_labelled"]]
+        candidates = np.empty(len(labels), dtype=CANDIDATE)
+        candidates["sequence"] = chunk.first_sequence + windows.groups
+        candidates["number"] = numbers
+        candidates["rank"] = mix(names[candidates["sequence"]], candidates["number"])
+        candidates["is_labelled"] = (labels >= 0).any((1, 2))
+        wanted = candidates if total <= most else candidates[candidates["is_labelled"]]
         chosen = _smallest(np.append(chosen, wanted), most)
         for code, before in of_class.items():
-            of_class[code] = _smallest(np.append(before, places[(labels == code).any((1, 2))]), OF_RARE)
+            of_class[code] = _smallest(np.append(before, candidates[(labels == code).any((1, 2))]), OF_RARE)
         on_rows(chunk.last_row)
-    # Where no window with a class is drawn, its window with the smallest hash is not.
+    # Where no window with a class is candidates, its window with the smallest hash is not.
     missing = [found for found in of_class.values() if len(found) and found[0] not in chosen]
     held = np.unique(np.concatenate([chosen, *missing]))
     fitting.check_labelled(held["is_labelled"])
@@ -149,16 +149,16 @@ def draw_windows(layout: Layout, options: AuditOptions, on_rows: OnRows) -> np.n
     return np.stack([held["sequence"], held["number"]], axis=1)
 
 
-def _smallest(places: np.ndarray, most: int) -> np.ndarray:
-    return places[np.argsort(places["rank"], kind="stable")[:most]]
+def _smallest(candidates: np.ndarray, most: int) -> np.ndarray:
+    return candidates[np.argsort(candidates["rank"], kind="stable")[:most]]
 
 
-def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
-    """The chunks that hold some of the windows, these windows, and the index of each among `places`."""
+def _chunks_with(layout: Layout, drawn: np.ndarray, on_rows: OnRows) -> Iterator[tuple[Chunk, Windows, np.ndarray]]:
+    """The chunks that hold some of the windows, these windows, and the index of each among `drawn`."""
     n_windows = layout.n_windows
     first = np.cumsum(n_windows) - n_windows
     index = np.full(int(n_windows.sum()), -1, dtype=np.int64)
-    index[first[places[:, 0]] + places[:, 1]] = np.arange(len(places))
+    index[first[drawn[:, 0]] + drawn[:, 1]] = np.arange(len(drawn))
     for chunk in layout.chunks:
         windows, numbers = layout.windows(chunk)
         indices = index[first[chunk.first_sequence + windows.groups] + numbers]
@@ -169,15 +169,15 @@ def _chunks_with(layout: Layout, places: np.ndarray, on_rows: OnRows) -> Iterato
 
 
 def read_sample(
-    layout: Layout, places: np.ndarray, counts: TableCounts, on_rows: OnRows
+    layout: Layout, drawn: np.ndarray, counts: TableCounts, on_rows: OnRows
 ) -> tuple[Layout, AuditInput, Features]:
     """Fit the encoding of features, find the clocks and the usual step, and cut the windows.
 
     `counts` are those of the columns of the whole table.
     """
     tables: dict[int, pa.Table] = {}
-    offset, warm_up = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=np.int64)
-    for chunk, windows, indices in _chunks_with(layout, places, on_rows):
+    offset, warm_up = np.zeros(len(drawn), dtype=np.int64), np.zeros(len(drawn), dtype=np.int64)
+    for chunk, windows, indices in _chunks_with(layout, drawn, on_rows):
         rows = read_rows(layout, chunk)
         offset[indices] = windows.starts - rows.steps.first[windows.starts] + chunk.first_step
         warm_up[indices] = windows.warm_up
@@ -185,8 +185,8 @@ def read_sample(
         ends = first_row[windows.starts + windows.lengths]
         for index, begin, end in zip(indices.tolist(), first_row[windows.starts], ends, strict=True):
             tables[index] = rows.table.take(pa.array(np.arange(begin, end)))
-    ordered = [tables[index] for index in range(len(places))]
-    sizes, sequences = np.array([len(table) for table in ordered]), places[:, 0]
+    ordered = [tables[index] for index in range(len(drawn))]
+    sizes, sequences = np.array([len(table) for table in ordered]), drawn[:, 0]
     rows = _sorted_rows(
         layout,
         pa.concat_tables(ordered).unify_dictionaries().combine_chunks(),
@@ -197,11 +197,11 @@ def read_sample(
     )
     lengths = rows.steps.counts
     starts = np.cumsum(lengths) - lengths
-    windows = Windows(starts, lengths, warm_up, np.arange(len(places)), layout.window)
-    layout, features, said = _fit(layout, rows, windows, counts)
+    windows = Windows(starts, lengths, warm_up, np.arange(len(drawn)), layout.window)
+    layout, features, messages = _fit(layout, rows, windows, counts)
     sample = to_steps(layout, rows).take(windows)
     # The last value before a missing one, and the time before a gap, may lie before the window.
-    for chunk, some, indices in _chunks_with(layout, places, on_rows):
+    for chunk, some, indices in _chunks_with(layout, drawn, on_rows):
         read = leave_out(to_steps(layout, read_rows(layout, chunk)).take(some), layout.rare)
         for array, values, padding in ((sample.features, read.features, 0), (sample.gaps, read.gaps, 1)):
             if array is not None and values is not None:
@@ -216,7 +216,7 @@ def read_sample(
         ids=pa.DictionaryArray.from_arrays(pa.array(of_row), pa.array(names)),
         columns=layout.prepared.shown.describe(),
         n_all_steps=layout.size.steps,
-        said=said,
+        messages=messages,
     )
     return layout, leave_out(sample, layout.rare), features
 
@@ -242,19 +242,19 @@ def _fit(
     else:
         features = encode_features(table, columns.features, steps, labels, named=named, of_whole=of_whole)
     moments = read_moments(columns.time, whole(table[columns.time])) if columns.time else None
-    _, clocks, clocks_said = read_clocks(table, columns.clock, columns.time, moments, steps)
-    times_said = prepared.time_messages
-    if times_said is None:
-        times_said = moments.messages if moments else ()
-    said = [*times_said, *features.messages, *clocks_said]
+    _, clocks, clock_messages = read_clocks(table, columns.clock, columns.time, moments, steps)
+    time_messages = prepared.time_messages
+    if time_messages is None:
+        time_messages = moments.messages if moments else ()
+    messages = [*time_messages, *features.messages, *clock_messages]
     if prepared.shown.trusted:
         settled = prepared.decisions["used"] if prepared.decisions else 0
-        said.append(describe_trusted(survey.trusted - settled, prepared.shown.trusted))
+        messages.append(describe_trusted(survey.trusted - settled, prepared.shown.trusted))
     if not features.columns:
         check_features(rows.n_annotators, prepared.shown.left_out)
-    usual, gaps_said = _find_gaps(layout, rows.steps, windows)
+    usual, gap_messages = _find_gaps(layout, rows.steps, windows)
     layout = replace(layout, encoders=features.encoders, clocks=clocks, usual=usual)
-    return layout, features, (*said, *gaps_said)
+    return layout, features, (*messages, *gap_messages)
 
 
 def _find_gaps(layout: Layout, steps: Steps, windows: Windows) -> tuple[float | None, list[str]]:

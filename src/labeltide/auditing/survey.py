@@ -96,7 +96,7 @@ def open_layout(
         tidy = replace(tidy, zones={str(roles.time): kind.tz})
     sorted_path, copy_path = work / "sorted.parquet", work / "table.parquet"
     coded = [name for name in (*roles.sequence, *roles.label, roles.annotator) if name and is_text(_kind(files, name))]
-    numbered, said, found = [*columns, ROW], list[str](), None
+    numbered, messages, found = [*columns, ROW], list[str](), None
     if not sorted_path.exists():
         if needs_copy(files):
             if not copy_path.exists():
@@ -109,11 +109,11 @@ def open_layout(
         except UnsortedError:
             write_atomically(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
     if found is None:
-        said.append("The rows were not ordered by sequence and time, so they were sorted on disk.")
+        messages.append("The rows were not ordered by sequence and time, so they were sorted on disk.")
         stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
     window = audit_window(found.counts) if window is None else min(window, int(found.counts.max()))
-    return Layout(stream, prepared, found, window, plan_chunks(found, window)), said
+    return Layout(stream, prepared, found, window, plan_chunks(found, window)), messages
 
 
 class PreparedTable(NamedTuple):
@@ -358,7 +358,9 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
         raise UnanswerableError("The table must hold at least one row. Got none.")
     names = pa.concat_arrays(state.names)
     if pc.count_distinct(names).as_py() < len(names):
-        raise UnsortedError("The rows of a sequence must follow one another. Some sequences occur in several places.")
+        raise UnsortedError(
+            "The rows of a sequence must follow one another. Some sequences occur in several parts of the table."
+        )
     subject = f"The label column {quoted(columns.label)}"
     if not state.classes and columns.label:
         raise UnanswerableError(f"{subject} must hold labels. Every row is empty.")
@@ -485,9 +487,9 @@ def _sequence_starts(state: _State, table: pa.Table, names: list[str]) -> np.nda
         key.append((values[int(codes[0])].as_py(), values[int(codes[-1])].as_py()))
     starts[0] = state.key is None or state.key != tuple(first for first, _ in key)
     state.key = tuple(last for _, last in key)
-    places = pa.array(np.flatnonzero(starts))
+    begins = pa.array(np.flatnonzero(starts))
     if names:
-        texts = [whole(table[name]).take(places).cast(pa.string()) for name in names]
+        texts = [whole(table[name]).take(begins).cast(pa.string()) for name in names]
         state.names.append(texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " / "))
     elif starts.any():
         state.names.append(pa.array(["table"]))

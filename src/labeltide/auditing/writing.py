@@ -105,10 +105,10 @@ class IssueFiles:
         columns = {name: lines[name].combine_chunks() for name in lines.column_names}
         columns |= {name: columns[name].indices for name in CODES}
         columns |= {"sequence": pa.array(sequence), "time": columns["time"].cast(pa.string())}
-        place = np.searchsorted(self.borders, lines[QUALITY].to_numpy(), side="right")
-        order = np.argsort(place, kind="stable")
+        bucket = np.searchsorted(self.borders, lines[QUALITY].to_numpy(), side="right")
+        order = np.argsort(bucket, kind="stable")
         table = pa.table(columns).take(pa.array(order))
-        numbers, firsts = np.unique(place[order], return_index=True)
+        numbers, firsts = np.unique(bucket[order], return_index=True)
         lasts = np.append(firsts[1:], len(order))
         spans = zip(numbers.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
         return [(number, table.slice(first, last - first)) for number, first, last in spans]

@@ -204,10 +204,11 @@ def compare(
     """Compare two audits: issues that are new, resolved or persisting, and whether the noise differs."""
     from labeltide.auditing.compare import compare_audits
     from labeltide.auditing.page import summary as machine_output
-    from labeltide.auditing.page.page import check_page_path, write_comparison
+    from labeltide.auditing.page.page import write_comparison
+    from labeltide.tables.files import check_new_file
 
     if out is not None:
-        check_page_path(out)
+        check_new_file(out, ".html")
     result = compare_audits(old, new)
     page = None if out is None else write_comparison(result.summary, out)
     if output.format == "json":
@@ -432,7 +433,7 @@ def main() -> None:
                 app(sys.argv[1:], exit_on_error=False)
             finally:
                 sys.stdout.flush()  # here, where a reader that has gone is told apart from other errors
-    except CycloptsError:  # it has said what was wrong
+    except CycloptsError:  # it has printed what was wrong
         sys.exit(2)
     except BrokenPipeError:  # as by `head`; results are written before anything is printed, so this is no error
         with suppress(OSError, ValueError):

@@ -138,7 +138,7 @@ class Sources(NamedTuple):
         groups = tuple(dict.fromkeys(group for _, group in names))
         return cls(len(names) // len(groups), None if groups == (None,) else groups)
 
-    def place(self, annotator: int | None, group: Hashable) -> int | None:
+    def column(self, annotator: int | None, group: Hashable) -> int | None:
         """The column of an annotator, or of one in a group; None where neither is named."""
         if annotator is None and group is None:
             return None
@@ -149,7 +149,7 @@ class Sources(NamedTuple):
             raise ValueError(f"The noise differs among groups. Name one of: {_validation.listed(self.groups)}.")
         return self.names.index((int(annotator or 0), None if group is None else self._known(group)))
 
-    def places(self, groups: ArrayLike | None, n: int) -> np.ndarray:
+    def columns(self, groups: ArrayLike | None, n: int) -> np.ndarray:
         """The column of every annotator for each of n sequences: shape (n, annotators)."""
         if self.groups is None:
             if groups is not None:
@@ -161,8 +161,8 @@ class Sources(NamedTuple):
             raise ValueError(
                 f"fit was called with groups: pass groups=..., one per sequence, of: {_validation.listed(self.groups)}."
             )
-        group_places = np.array([self.groups.index(self._known(group)) for group in check_names(groups, n, "groups")])
-        return np.arange(self.annotators) * len(self.groups) + group_places[:, None]
+        group_columns = np.array([self.groups.index(self._known(group)) for group in check_names(groups, n, "groups")])
+        return np.arange(self.annotators) * len(self.groups) + group_columns[:, None]
 
     def _known(self, group: Hashable) -> Hashable:
         if self.groups is None or group not in self.groups:

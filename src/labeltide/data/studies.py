@@ -12,6 +12,7 @@ from pyarrow import csv, parquet
 from labeltide._files import write_atomically
 from labeltide._validation import check_number
 from labeltide.tables.columns import guarded
+from labeltide.tables.files import check_new_file
 
 ACTIVITIES = ("exercise", "rest", "sit", "walk")
 ANNOTATORS = ("Ada", "Ben")
@@ -109,10 +110,7 @@ def error_rates(hours: np.ndarray, progress: np.ndarray, annotator: np.ndarray) 
 def write_study(table: pa.Table, path: Path) -> Path:
     """Write a simulated table to a new .parquet or .csv file, whole or not at all."""
     name = path.name.lower()
-    if not name.endswith((".parquet", ".csv", ".csv.gz")):
-        raise ValueError(f"The file must end in .parquet, .csv or .csv.gz. Got {str(path)!r}.")
-    if path.exists():
-        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
+    check_new_file(path, ".parquet", ".csv", ".csv.gz")
 
     def write(draft: Path) -> None:
         if name.endswith(".parquet"):

@@ -230,7 +230,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         Of several clocks, (..., clocks), it is that of the nearest cell of `clock_grid_`."""
         check_is_fitted(self, "noise_")
         moments = find_moments(self, clock)
-        index = Sources.of(self.sources_).place(annotator, group)
+        index = Sources.of(self.sources_).column(annotator, group)
         if index is None or self.noise_.annotators == 1:
             return self.noise_.common_at(moments)
         return self.noise_.at(moments)[index]
@@ -381,7 +381,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         sources, shared = Sources.of(self.sources_), self.noise_.annotators == 1
         if shared and groups is None:
             return None
-        indices = sources.places(groups, len(labels))
+        indices = sources.columns(groups, len(labels))
         if shared:
             return None
         if labels.shape[2] != sources.annotators:

@@ -257,7 +257,7 @@ def find_moments(estimator: NoisyLabelClassifier, clock: ArrayLike) -> np.ndarra
         raise ValueError(f"clock must be numbers. Got {clock!r}.") from None
     if not np.isfinite(clock).all():
         raise ValueError("clock must be finite. Got NaN or infinity.")
-    return estimator.cells_.places(clock) if estimator.cells_ else wrap_clock(clock, one_period(estimator.period))
+    return estimator.cells_.cell_of(clock) if estimator.cells_ else wrap_clock(clock, one_period(estimator.period))
 
 
 def _parts(settings: NoisyLabelClassifier, data: FleetData, device: str) -> list[slice]:
@@ -431,7 +431,7 @@ def prepare(
         _validation.find_classes(y, recorded)  # each member needs two classes
     codes, classes = _validation.encode_labels(together, present, classes), classes
     sources = find_sources(codes.shape[-1], groups, n)
-    codes = spread_labels(codes, sources.places(groups, n), len(sources.names))
+    codes = spread_labels(codes, sources.columns(groups, n), len(sources.names))
     grid, points, cells = find_grid(moments, mask, settings.period, len(classes))
     labelled = np.asarray((codes >= 0).any((2, 3)))  # (members, rows)
     people = None if clusters is None else encode_clusters(clusters, n)
@@ -463,7 +463,7 @@ def find_grid(
     """The distinct moments of the clock and the index of each step among them; with several clocks, their cells."""
     if moments.ndim == 3:
         cells = find_cells(moments, mask, period, MAX_CELLS if n_classes <= FEW_CLASSES else MAX_CELLS_MANY_CLASSES)
-        return np.arange(len(cells.grid), dtype=np.float64), cells.places(moments), cells
+        return np.arange(len(cells.grid), dtype=np.float64), cells.cell_of(moments), cells
     return *clock_grid(wrap_clock(moments, one_period(period)), mask), None
 
 

@@ -117,7 +117,7 @@ def compare_annotators(
     if path is not None and _holds_spans(str(path)):
         chosen = annotators.split(",") if isinstance(annotators, str) else annotators or ()
         laid = read_annotators(path, [name.strip() for name in chosen], epoch)
-        table, messages, epoch = laid.table, laid.described["said"], None  # its times are seconds
+        table, messages, epoch = laid.table, laid.described["messages"], None  # its times are seconds
         request = replace(request, label=laid.labels, sequence=SEQUENCE, time=SECONDS)
     steps = read_audit_steps(table, request, options.reading, labels_only=True)
     if len(steps.clocks) > 1:
@@ -134,7 +134,7 @@ def compare_annotators(
         who = who.set_column(number, name, decode(who[name].to_numpy(), steps.class_names))
     is_common = steps.clock.ndim == 1  # else annotators have clocks of their own
     clock = steps.clock if is_common else steps.rows.steps.positions
-    spans, spans_said = spans_of_steps(lines, steps.rows.columns.time, epoch)
+    spans, span_messages = spans_of_steps(lines, steps.rows.columns.time, epoch)
     summary = to_json(
         {
             "name": Path(str(path).split(",")[0]).name if path is not None else "a data frame",
@@ -150,7 +150,7 @@ def compare_annotators(
             "parts": fitted.parts,
             "departures": who.to_pylist(),
             "contested": _describe_contested(lines, people),
-            "messages": [*messages, *steps.said, *spans_said],
+            "messages": [*messages, *steps.messages, *span_messages],
         }
     )
     if folder is not None:

@@ -24,13 +24,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from labeltide import __version__
 from labeltide._files import import_extra, write_atomically, write_json
-from labeltide.auditing.audit_json import load_audit_json
-from labeltide.auditing.results import AUDIT, MODEL, MODEL_FILE
+from labeltide.auditing.predict import open_model
+from labeltide.auditing.results import AUDIT
 from labeltide.data.scaler import apply_scaling
 from labeltide.estimators.base import NoisyLabelClassifier
 from labeltide.estimators.storage import load, read_description
 from labeltide.models import MODELS
 from labeltide.tables.features import MAX_VALUE, Encoder, encoder_from_json
+from labeltide.tables.files import check_new_file
 
 SUFFIXES = {"whole": ".onnx", "step": ".step.onnx", "json": ".json", "card": ".md"}
 OPSET, IR_VERSION = 17, 8  # LayerNormalization came with opset 17; onnxruntime reads both since 1.12
@@ -98,12 +99,10 @@ def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path
     found = find_source(source)
     model = found.estimator.model_
     path = Path(f"{found.name}.onnx") if out is None else Path(out)
-    if path.suffix.lower() != ".onnx":
-        raise ValueError(f"The file must end in .onnx. Got {str(path)!r}.")
+    check_new_file(path, SUFFIXES["whole"])
     paths = {kind: path.with_name(path.name[: -len(".onnx")] + suffix) for kind, suffix in SUFFIXES.items()}
-    existing = [str(each) for each in paths.values() if each.exists()]
-    if existing:
-        raise ValueError(f"The files must be new. {existing[0]!r} exists; remove it or name another with --out.")
+    for kind, each in paths.items():
+        check_new_file(each, SUFFIXES[kind])
     whole = write_graph(found)
     checks = _compare(whole, found, CASES, state=None)
     has_state = model.is_causal and model.onnx_state is not None
@@ -367,6 +366,7 @@ class OnnxSource(NamedTuple):
 
 def find_source(source: Any) -> OnnxSource:
     """The model behind a path, an estimator or the result of an audit; it computes on the CPU."""
+    encoders: tuple[Encoder, ...] = ()
     audit: Mapping[str, Any] | None = None
     if isinstance(source, NoisyLabelClassifier):
         check_is_fitted(source, "model_")
@@ -374,8 +374,16 @@ def find_source(source: Any) -> OnnxSource:
     elif hasattr(source, "estimator") and hasattr(source, "summary"):  # the result of lt.audit
         name = Path(source.folder).name if source.folder else "model"
         estimator, audit = source.estimator, source.summary
+        encoders = tuple(encoder_from_json(dict(fields)) for fields in audit["encoders"])
     elif isinstance(source, str | Path):
-        name, estimator, audit = _read(Path(source))
+        path = Path(source)
+        if not path.exists():
+            raise FileNotFoundError(f"There is no file or folder {str(path)!r}.")
+        if path.is_dir() or (path.parent.parent / AUDIT).is_file():
+            folder, estimator, encoders, audit = open_model(path, ("encoders", "table.name", "table.classes"))
+            name = folder.resolve().name
+        else:
+            name, estimator = path.stem, _load_own(path)
     else:
         raise ValueError(
             "export needs a saved model, the folder of an audit, a fitted estimator or the result of labeltide.audit. "
@@ -385,13 +393,6 @@ def find_source(source: Any) -> OnnxSource:
         raise ValueError(_refusal("This model"))
     estimator = copy.copy(estimator)
     estimator.device = "cpu"
-    encoders = () if audit is None else tuple(encoder_from_json(dict(fields)) for fields in audit["encoders"])
-    count = sum(len(encoder.names) for encoder in encoders)
-    if audit is not None and count != estimator.n_features_in_:
-        raise ValueError(
-            f"The audit names {count} features and its model takes {estimator.n_features_in_}: the files do not belong "
-            "together. Audit again."
-        )
     return OnnxSource(name, estimator, encoders, audit)
 
 
@@ -403,21 +404,12 @@ def _refusal(what: str) -> str:
     )
 
 
-def _read(path: Path) -> tuple[str, NoisyLabelClassifier, Mapping[str, Any] | None]:
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file or folder {str(path)!r}.")
-    folder = path if path.is_dir() else path.parent.parent
-    if (folder / AUDIT).is_file() and (folder / MODEL / MODEL_FILE).is_file():
-        audit = load_audit_json(folder, ("encoders", "table.name"))
-        return folder.resolve().name, load(folder / MODEL / MODEL_FILE), audit
-    if path.is_dir():
-        raise ValueError(
-            f"The folder must be that of an audit, with {AUDIT} and {MODEL}/{MODEL_FILE} in it. Got {str(path)!r}."
-        )
+def _load_own(path: Path) -> NoisyLabelClassifier:
+    """A saved model with a network of labeltide."""
     try:
-        is_own = read_description(path.read_bytes())["params"]["model"] is None
+        is_foreign = read_description(path.read_bytes())["params"]["model"] is None
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is not a model that labeltide saved: {error}") from None
-    if is_own:
+    if is_foreign:
         raise ValueError(_refusal(str(path)))
-    return path.stem, load(path), None
+    return load(path)

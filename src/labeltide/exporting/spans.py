@@ -70,11 +70,11 @@ def export_audit(folder: str | Path, to: str, out: str | Path | None = None, wha
     _validation.check_choice("what", what, WHAT)
     folder = Path(folder)
     _validation.check_choice("to", to, FORMATS)
-    issues, corrected, places, said = _read_audit_spans(folder, arrow=to != "labelstudio")
+    issues, corrected, recordings, read_messages = _read_audit_spans(folder, arrow=to != "labelstudio")
     kinds = {kind: spans for kind, spans in zip(WHAT, (issues, corrected), strict=False) if what in (kind, "both")}
-    messages = [*said, *(f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows)]
-    place = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
-    written = _write({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, place, places)
+    messages = [*read_messages, *(f"There are no {kind}." for kind, spans in kinds.items() if not spans.num_rows)]
+    target = folder.with_name(f"{folder.absolute().name}-{to}") if out is None else Path(out)
+    written = _write({kind: spans for kind, spans in kinds.items() if spans.num_rows}, to, target, recordings)
     return replace(written, messages=tuple(dict.fromkeys([*messages, *written.messages])))
 
 
@@ -103,22 +103,24 @@ def write_spans(spans: pa.Table, out: str | Path, to: str) -> SpanExport:
     spans = pa.table(columns, SCHEMA.names).cast(SCHEMA)
     names = pc.fill_null(spans["recording"], "recording")
     spans = spans.set_column(SCHEMA.get_field_index("recording"), "recording", names)
-    places = {name: Place() for name in pc.unique(names).to_pylist()}
-    return _write({"": spans} if spans.num_rows else {}, to, Path(out), places)
+    recordings = {name: RecordingInfo() for name in pc.unique(names).to_pylist()}
+    return _write({"": spans} if spans.num_rows else {}, to, Path(out), recordings)
 
 
-def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str, Place]) -> SpanExport:
+def _write(kinds: dict[str, pa.Table], to: str, target: Path, recordings: Mapping[str, RecordingInfo]) -> SpanExport:
     """Write spans of every kind to a folder, whole or not at all."""
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise ValueError(f"The export needs a folder that is new or empty. {str(place)!r} is not; name one with --out.")
-    restore_interrupted(place)  # removes the draft of an export that was killed
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ValueError(
+            f"The export needs a folder that is new or empty. {str(target)!r} is not; name one with --out."
+        )
+    restore_interrupted(target)  # removes the draft of an export that was killed
     several = len({who for spans in kinds.values() for who in by_annotator(spans)}) > 1 or "" in kinds
-    planned, messages = _plan(kinds, to, list(places), several) if kinds else [], list[str]()
-    files = {name: each.signals for name, each in places.items() if each.signals}
+    planned, messages = _plan(kinds, to, list(recordings), several) if kinds else [], list[str]()
+    files = {name: each.signals for name, each in recordings.items() if each.signals}
     if planned:
-        with draft_beside(place) as draft:
+        with draft_beside(target) as draft:
             for name, spans, recording in planned:
-                about = places.get(recording, Place())
+                about = recordings.get(recording, RecordingInfo())
                 options: dict[str, dict[str, Any]] = {  # what the writer of a format needs to know of the recording
                     "bids": {"bids": True},
                     "edf": {"start": about.began},
@@ -130,10 +132,10 @@ def _write(kinds: dict[str, pa.Table], to: str, place: Path, places: Mapping[str
                 }
                 adapter = ADAPTERS["csv" if to == "bids" else to]
                 messages += adapter.write(spans, draft / name, **options.get(to, {}))
-            if place.exists():  # an empty folder; all files appear at once
-                place.resolve().rmdir()
-            os.rename(draft, place.resolve())
-    return SpanExport(place, tuple(place / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
+            if target.exists():  # an empty folder; all files appear at once
+                target.resolve().rmdir()
+            os.rename(draft, target.resolve())
+    return SpanExport(target, tuple(target / name for name, *_ in planned), tuple(dict.fromkeys(messages)))
 
 
 def _plan(kinds: dict[str, pa.Table], to: str, recordings: list[str], several: bool) -> list[tuple[str, pa.Table, str]]:
@@ -195,7 +197,7 @@ TOUCHING = 1e-3  # of a step, between two rows that follow each other
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordingInfo:
     """Where a recording lies: the wall clock at second 0, its end, its samples in a second, and its file of signals."""
 
     began: datetime | None = None
@@ -204,8 +206,10 @@ class Place:
     signals: str | None = None
 
 
-def _read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table, dict[str, Place], tuple[str, ...]]:
-    """Spans of the issues and of the corrected labels, the place of every recording, and messages.
+def _read_audit_spans(
+    folder: Path, *, arrow: bool
+) -> tuple[pa.Table, pa.Table, dict[str, RecordingInfo], tuple[str, ...]]:
+    """Spans of the issues and of the corrected labels, what is known of every recording, and messages.
 
     Without arrow an issue is labelled with the suggestion alone. Rows that follow each other and have the same
     label are one span. Its confidence is the mean probability of the suggestion, or of the corrected label.
@@ -221,14 +225,14 @@ def _read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table,
         row, epoch, files = lines["row"].to_numpy(), float(audit["recordings"]["epoch"]), audit["recordings"]["files"]
         first, starts = (np.array([file[key] for file in files]) for key in ("first_row", "start"))
         owner = np.searchsorted(first, row, "right") - 1
-        onset, length, places = starts[owner] + (row - first[owner]) * epoch, np.full(len(row), epoch), {}
+        onset, length, recordings = starts[owner] + (row - first[owner]) * epoch, np.full(len(row), epoch), {}
         for file in files:
             began = None if file["began"] is None else datetime.fromisoformat(file["began"])
             end = file["start"] + file["rows"] * epoch
-            places[file["recording"]] = Place(began, end, float(file["rate"]), file["signals"])
+            recordings[file["recording"]] = RecordingInfo(began, end, float(file["rate"]), file["signals"])
     else:
-        onset, length, places, said = _rows_of_table(lines, audit["table"]["columns"].get("time"))
-        messages += said
+        onset, length, recordings, more = _rows_of_table(lines, audit["table"]["columns"].get("time"))
+        messages += more
     recorded, suggested = lines["recorded"], lines["suggested"]
     text = pc.binary_join_element_wise(recorded, suggested, ARROW) if arrow else suggested
     issue = pc.if_else(lines["is_issue"], text, pa.scalar(None, pa.string()))
@@ -237,7 +241,7 @@ def _read_audit_spans(folder: Path, *, arrow: bool) -> tuple[pa.Table, pa.Table,
     as_recorded, as_suggested = (pc.equal(lines["corrected"], other) for other in (recorded, suggested))
     right, chance = (lines[name] for name in CHANCES)
     sure = pc.if_else(as_recorded, right, pc.if_else(as_suggested, chance, pa.scalar(None, right.type)))
-    return _merge(timed, issue, chance), _merge(timed, lines["corrected"], sure), places, messages
+    return _merge(timed, issue, chance), _merge(timed, lines["corrected"], sure), recordings, messages
 
 
 def _with_single_annotator(lines: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
@@ -274,18 +278,18 @@ def spans_of_steps(lines: pa.Table, time: str | None, unit: float | None) -> tup
 
 def _rows_of_table(
     lines: pa.Table, name: str | None, unit: float | None = None
-) -> tuple[np.ndarray, np.ndarray, dict[str, Place], tuple[str, ...]]:
+) -> tuple[np.ndarray, np.ndarray, dict[str, RecordingInfo], tuple[str, ...]]:
     """Times from the column `name`, in its unit or `unit` seconds; a row lasts until the next, at most as usual."""
     if name is None:
         sequence = np.array(lines["sequence"].to_pylist(), dtype=object)
         row = lines["row"].to_numpy() if "row" in lines.column_names else np.arange(len(lines))
-        onset, places = np.zeros(len(row)), dict[str, Place]()
+        onset, recordings = np.zeros(len(row)), dict[str, RecordingInfo]()
         for each in dict.fromkeys(sequence):
             own = sequence == each
             distinct, onset[own] = np.unique(row[own], return_inverse=True)
-            places[each] = Place(end=float(len(distinct)))
-        said = "The table has no times, so its rows count as seconds from the first of each sequence."
-        return onset, np.ones(len(row)), places, (said,)
+            recordings[each] = RecordingInfo(end=float(len(distinct)))
+        message = "The table has no times, so its rows count as seconds from the first of each sequence."
+        return onset, np.ones(len(row)), recordings, (message,)
     moments, dated = read_times(lines["time"])
     unit = seconds_of_unit(name, dated) if unit is None or dated else unit
     moments = moments * (unit or 1.0)
@@ -295,7 +299,7 @@ def _rows_of_table(
     steps = np.diff(moments[order])
     follows = (np.diff(sequence[order]) == 0) & (steps > 0)
     usual = float(np.median(steps[follows])) if follows.any() else 1.0
-    onset, length, places = moments.copy(), np.full(len(moments), usual), {}
+    onset, length, recordings = moments.copy(), np.full(len(moments), usual), {}
     for code, name in enumerate(names.to_pylist()):
         own = np.flatnonzero(sequence == code)
         distinct = np.unique(moments[own])
@@ -304,8 +308,8 @@ def _rows_of_table(
         began = np.datetime64(round(distinct[0] * 1e6), "us").item() if dated else None
         if dated:
             onset[own] -= distinct[0]
-        places[name] = Place(began, float((onset[own] + length[own]).max()))
-    return onset, length, places, messages
+        recordings[name] = RecordingInfo(began, float((onset[own] + length[own]).max()))
+    return onset, length, recordings, messages
 
 
 def _merge(timed: pa.Table, label: Any, confidence: Any) -> pa.Table:

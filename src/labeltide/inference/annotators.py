@@ -282,9 +282,9 @@ def _count_bouts(
     cuts = np.unique(np.concatenate([edges, *sides[0], *sides[1]]))
     bouts, times = np.zeros((blocks, 3, len(names))), np.zeros((blocks, len(names) + 1, len(names) + 1))
     codes = np.full((2, len(cuts) - 1), len(names))
-    places = [np.clip(np.searchsorted(edges, onset, "right") - 1, 0, blocks - 1) for onset, _ in sides]
+    blocks_of = [np.clip(np.searchsorted(edges, onset, "right") - 1, 0, blocks - 1) for onset, _ in sides]
     for number, ((onset, end), label) in enumerate(zip(sides, labels, strict=True)):
-        np.add.at(bouts[:, number], (places[number], label), 1)
+        np.add.at(bouts[:, number], (blocks_of[number], label), 1)
         for begin, stop, code in zip(np.searchsorted(cuts, onset), np.searchsorted(cuts, end), label, strict=True):
             codes[number, begin:stop] = code
     block = np.clip(np.searchsorted(edges, cuts[:-1], "right") - 1, 0, blocks - 1)
@@ -298,7 +298,7 @@ def _count_bouts(
         union = np.add.outer(end - onset, other_end - other_onset) - both
         quality = np.where(both >= overlap * union, both / union, 0.0)
         rows, columns = linear_sum_assignment(-quality)
-        np.add.at(bouts[:, 2, code], places[0][mine[rows[quality[rows, columns] > 0]]], 1)
+        np.add.at(bouts[:, 2, code], blocks_of[0][mine[rows[quality[rows, columns] > 0]]], 1)
     return bouts, times
 
 

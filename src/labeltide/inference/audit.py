@@ -374,21 +374,13 @@ def is_misaligned(labels: np.ndarray, aligned: np.ndarray | None, suggested: np.
 
 @torch_on_one_thread()
 def audit_labels(
-    recorded: LabelCodes,
-    evidence: np.ndarray,
-    chain: Chain,
-    noise: NoiseFunction,
-    classes: np.ndarray,
-    *,
-    fdr: float = FDR,
-    spend_fdr: bool = False,
-    has_annotators: bool = False,
-    may_name: bool | np.ndarray = True,
-    false_alarms: np.ndarray | None = None,
-    fit: Any = None,
+    recorded: LabelCodes, evidence: np.ndarray, chain: Chain, noise: NoiseFunction, classes: np.ndarray, **settings: Any
 ) -> LabelAudit:
-    """Audit recorded labels with a fitted chain and out-of-fold log-probabilities, (n, steps, classes)."""
-    _validation.check_number("fdr", fdr, 0, 1)
+    """Audit recorded labels with a fitted chain and out-of-fold log-probabilities, (n, steps, classes).
+
+    `settings` are attributes of the `LabelAudit` that do not follow from these, such as `fdr` and `may_name`.
+    """
+    _validation.check_number("fdr", settings.get("fdr", FDR), 0, 1)
     signal = torch.from_numpy(np.exp(evidence) * recorded.mask[..., None]).double()
     judge = Judge.fit(recorded, signal, chain, noise)
     scores = judge.score(recorded, signal)
@@ -402,14 +394,9 @@ def audit_labels(
         probabilities=scores.posterior.reshape(shape),
         signal=signal.numpy(),
         error_rates=wrong[0, index] if recorded.sources is None else wrong[recorded.sources[:, None], index[..., None]],
-        fdr=fdr,
-        spend_fdr=spend_fdr,
-        has_annotators=has_annotators,
         trusted=recorded.trusted,
         another=scores.another.reshape(shape) * recorded.mask[..., None],
-        may_name=may_name,
-        false_alarms=false_alarms,
-        fit=fit,
+        **settings,
     )
 
 

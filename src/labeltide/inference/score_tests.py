@@ -352,13 +352,13 @@ def study_design(training: TrainingEvidence, moments: ClockMoments, labelled: np
 
 def _variance(moments: ClockMoments, mask: np.ndarray, groups: list[np.ndarray], *, of_rows: bool = False) -> float:
     """Sum of squares of moments about the mean of their group; of the means of rows, or of all steps."""
-    places, total = moments.axis[moments.axis_index][..., None], 0.0
+    points, total = moments.axis[moments.axis_index][..., None], 0.0
     if moments.period is not None:  # points on a circle
-        angle = 2 * np.pi * places / moments.period
-        places = np.concatenate([np.cos(angle), np.sin(angle)], -1)
+        angle = 2 * np.pi * points / moments.period
+        points = np.concatenate([np.cos(angle), np.sin(angle)], -1)
     for rows in groups:
         real = mask[rows][..., None]
-        values, weights = places[rows], real.astype(float)
+        values, weights = points[rows], real.astype(float)
         if of_rows:
             weights = weights.sum(1)
             values = (values * real).sum(1) / weights

@@ -40,9 +40,9 @@ def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ExpectedCoun
         BURSTS=inputs.bursts is not None, num_warps=1,
     )  # fmt: skip
     # Expected counts of recorded label by true label at every point.
-    places = inputs.places.flatten()
-    order = places.argsort(stable=True)
-    ends = torch.searchsorted(places[order], torch.arange(points + 1, device=places.device))
+    grid_index = inputs.grid_index.flatten()
+    order = grid_index.argsort(stable=True)
+    ends = torch.searchsorted(grid_index[order], torch.arange(points + 1, device=grid_index.device))
     counts = new(m, groups, points, classes, classes)
     _count[(m, points)](
         inputs.labels.contiguous(), order, ends, inputs.label_set, inputs.weights.float().contiguous(), gamma, counts,
@@ -64,7 +64,7 @@ def triton_pass(inputs: ChainInputs, *, posterior: bool = False) -> ExpectedCoun
 
 @triton.jit
 def _both_ways(  # type: ignore[no-untyped-def]
-    labels, lengths, places, evidence, trusted, jumps, label_of, evidence_of, weights, start, transition, power,
+    labels, lengths, grid_index, evidence, trusted, jumps, label_of, evidence_of, weights, start, transition, power,
     matrices, bursts, gamma, scales, log_likelihood, pairs, starts, sums, rows, steps, points, blocks, gaps,
     CLASSES: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr,
     EVIDENCE: tl.constexpr, TRUSTED: tl.constexpr, JUMPS: tl.constexpr, BURSTS: tl.constexpr,
@@ -92,8 +92,8 @@ def _both_ways(  # type: ignore[no-untyped-def]
     values, ratio = evidence_at(member_evidence, first, real, j, k, CLASSES, EVIDENCE)
     begin = tl.load(start + member * CLASSES + j, mask=j < CLASSES, other=0.0)[None, :] * ratio
     begin = begin / tl.maximum(tl.sum(begin, 1), 1e-30)[:, None]
-    place = tl.load(places + first, mask=real, other=0)
-    seen = likelihood_of(q, member_labels, first, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED)
+    point = tl.load(grid_index + first, mask=real, other=0)
+    seen = likelihood_of(q, member_labels, first, point, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED)
     joint = begin * seen
     scale = tl.maximum(tl.sum(joint, 1), 1e-30)
     state = joint / scale[:, None]
@@ -103,17 +103,17 @@ def _both_ways(  # type: ignore[no-untyped-def]
     longest = tl.max(length, 0)
     for t in range(1, longest):
         real, at = t < length, first + t
-        earlier_place, place = place, tl.load(places + at, mask=real, other=0)
+        earlier_point, point = point, tl.load(grid_index + at, mask=real, other=0)
         values, ratio = evidence_at(member_evidence, at, real, j, k, CLASSES, EVIDENCE)
         move, next_step = move_of(member_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
         if BURSTS:
             link, kept = links_of(
-                q, member_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
+                q, member_labels, at, point, earlier_point, trusted, real, next_step, i, j, rho, points, CLASSES,
                 ANNOTATORS, GROUPS, TRUSTED,
             )  # fmt: skip
         else:
             link = likelihood_of(
-                q, member_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
+                q, member_labels, at, point, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
             )[:, None, :]
         joint = tl.sum(state[:, :, None] * move * link, 1)
         scale = tl.maximum(tl.sum(joint, 1), 1e-30)
@@ -137,13 +137,13 @@ def _both_ways(  # type: ignore[no-untyped-def]
         scale = tl.load(member_scales + at, mask=real, other=1.0)
         before_at = (at - 1)[:, None] * CLASSES + i[None, :]
         before = tl.load(member_gamma + before_at, mask=real[:, None] & (i < CLASSES)[None, :], other=0.0)
-        place = tl.load(places + at, mask=real, other=0)
+        point = tl.load(grid_index + at, mask=real, other=0)
         values, ratio = evidence_at(member_evidence, at, real, j, k, CLASSES, EVIDENCE)
         move, next_step = move_of(member_moves, jumps, at, real, i, j, ratio, CLASSES, JUMPS)
         if BURSTS:
-            earlier_place = tl.load(places + at - 1, mask=real, other=0)
+            earlier_point = tl.load(grid_index + at - 1, mask=real, other=0)
             link, kept = links_of(
-                q, member_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points, CLASSES,
+                q, member_labels, at, point, earlier_point, trusted, real, next_step, i, j, rho, points, CLASSES,
                 ANNOTATORS, GROUPS, TRUSTED,
             )  # fmt: skip
             ahead = move * link * (back / scale[:, None])[:, None, :]
@@ -151,7 +151,7 @@ def _both_ways(  # type: ignore[no-untyped-def]
             held += tl.sum(tl.sum(both * kept, 2), 1)
         else:
             link = likelihood_of(
-                q, member_labels, at, place, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
+                q, member_labels, at, point, trusted, real, j, points, CLASSES, ANNOTATORS, GROUPS, TRUSTED
             )
             ahead = move * (link * back / scale[:, None])[:, None, :]
             both = before[:, :, None] * ahead * counted[:, None, None]
@@ -173,15 +173,15 @@ def _both_ways(  # type: ignore[no-untyped-def]
     apart = values - tl.sum(begin * values, 1)[:, None]
     slope += tl.sum((state - begin) * values, 1) * counted
     curvature += tl.sum(begin * apart * apart, 1) * counted
-    place_of = member * blocks + block
-    tl.store(starts + place_of * 2 * CLASSES + j, tl.sum(state * counted[:, None], 0), mask=j < CLASSES)
-    tl.store(starts + (place_of * 2 + 1) * CLASSES + j, tl.sum(begin * counted[:, None], 0), mask=j < CLASSES)
+    slot = member * blocks + block
+    tl.store(starts + slot * 2 * CLASSES + j, tl.sum(state * counted[:, None], 0), mask=j < CLASSES)
+    tl.store(starts + (slot * 2 + 1) * CLASSES + j, tl.sum(begin * counted[:, None], 0), mask=j < CLASSES)
     cell, square = i[:, None] * CLASSES + j[None, :], (i < CLASSES)[:, None] & (j < CLASSES)[None, :]
-    tl.store(pairs + place_of * 2 * CLASSES * CLASSES + cell, tl.sum(moved, 0), mask=square)
-    tl.store(pairs + (place_of * 2 + 1) * CLASSES * CLASSES + cell, tl.sum(exposed, 0), mask=square)
-    tl.store(sums + place_of * 3, tl.sum(slope, 0))
-    tl.store(sums + place_of * 3 + 1, tl.sum(curvature, 0))
-    tl.store(sums + place_of * 3 + 2, tl.sum(held, 0))
+    tl.store(pairs + slot * 2 * CLASSES * CLASSES + cell, tl.sum(moved, 0), mask=square)
+    tl.store(pairs + (slot * 2 + 1) * CLASSES * CLASSES + cell, tl.sum(exposed, 0), mask=square)
+    tl.store(sums + slot * 3, tl.sum(slope, 0))
+    tl.store(sums + slot * 3 + 1, tl.sum(curvature, 0))
+    tl.store(sums + slot * 3 + 2, tl.sum(held, 0))
 
 
 @triton.jit
@@ -213,7 +213,7 @@ def _count(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def likelihood_of(  # type: ignore[no-untyped-def]
-    q, member_labels, at, place, trusted, real, j, points,
+    q, member_labels, at, point, trusted, real, j, points,
     CLASSES: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr, TRUSTED: tl.constexpr,
 ):  # fmt: skip
     """Emission probability of all annotators' labels at one step, for each true label: (rows, classes)."""
@@ -222,7 +222,7 @@ def likelihood_of(  # type: ignore[no-untyped-def]
     for annotator in tl.static_range(ANNOTATORS):
         label = tl.load(member_labels + at * ANNOTATORS + annotator, mask=real, other=-1).to(tl.int32)
         annotator_q = q + (annotator % GROUPS) * points * CLASSES * CLASSES
-        cell = place[:, None] * (CLASSES * CLASSES) + j[None, :] * CLASSES + tl.maximum(label, 0)[:, None]
+        cell = point[:, None] * (CLASSES * CLASSES) + j[None, :] * CLASSES + tl.maximum(label, 0)[:, None]
         seen = tl.load(annotator_q + cell, mask=inside & (label >= 0)[:, None], other=1.0)
         total = total * seen
     if TRUSTED:
@@ -233,7 +233,7 @@ def likelihood_of(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def links_of(  # type: ignore[no-untyped-def]
-    q, member_labels, at, place, earlier_place, trusted, real, next_step, i, j, rho, points,
+    q, member_labels, at, point, earlier_point, trusted, real, next_step, i, j, rho, points,
     CLASSES: tl.constexpr, ANNOTATORS: tl.constexpr, GROUPS: tl.constexpr, TRUSTED: tl.constexpr,
 ):  # fmt: skip
     """Emission probability with bursts, for each true label before and now, and the expected number of kept draws."""
@@ -244,10 +244,10 @@ def links_of(  # type: ignore[no-untyped-def]
         now = tl.load(member_labels + at * ANNOTATORS + annotator, mask=real, other=-1).to(tl.int32)
         before = tl.load(member_labels + (at - 1) * ANNOTATORS + annotator, mask=real, other=-1).to(tl.int32)
         annotator_q = q + (annotator % GROUPS) * points * CLASSES * CLASSES
-        rows_here = place[:, None] * (CLASSES * CLASSES) + j[None, :] * CLASSES
+        rows_here = point[:, None] * (CLASSES * CLASSES) + j[None, :] * CLASSES
         seen = tl.load(annotator_q + rows_here + tl.maximum(now, 0)[:, None], mask=inside, other=1.0)[:, None, :]
         error = 1 - tl.load(annotator_q + rows_here + j[None, :], mask=inside, other=1.0)[:, None, :]
-        rows_there = earlier_place[:, None] * (CLASSES * CLASSES) + i[None, :] * (CLASSES + 1)
+        rows_there = earlier_point[:, None] * (CLASSES * CLASSES) + i[None, :] * (CLASSES + 1)
         earlier = 1 - tl.load(annotator_q + rows_there, mask=inside_from, other=1.0)[:, :, None]
         was_wrong = (before[:, None] != i[None, :])[:, :, None]
         is_right = (now[:, None] == j[None, :])[:, None, :]

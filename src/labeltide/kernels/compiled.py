@@ -18,7 +18,7 @@ class ChainInputs(NamedTuple):
 
     labels: Tensor  # int8 (sets, rows, steps, annotators)
     lengths: Tensor  # int64 (rows,)
-    places: Tensor  # int64 (rows, steps), on the clock grid
+    grid_index: Tensor  # int64 (rows, steps), on the clock grid
     evidence: Tensor | None  # (sets, rows, steps, classes)
     trusted: Tensor | None  # int8 (rows, steps)
     jumps: Tensor | None  # int8 (rows, steps)
@@ -349,7 +349,7 @@ class ObjectiveTask(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("members", "batch", "steps", "classes")),
         *((name, ctypes.c_int64) for name in ("annotators", "groups", "table", "points", "noisy")),
-        *((name, ctypes.c_void_p) for name in ("rows", "labels", "mask", "weights", "targets", "places", "logits")),
+        *((name, ctypes.c_void_p) for name in ("rows", "labels", "mask", "weights", "targets", "grid_index", "logits")),
         *((name, ctypes.c_void_p) for name in ("matrices", "linear", "quadratic", "losses", "counts")),
         *((name, ctypes.c_void_p) for name in ("grad_logits", "grad_matrices")),
     ]
@@ -357,4 +357,4 @@ class ObjectiveTask(ctypes.Structure):
 
 def count_items(task: ObjectiveTask) -> int:
     """Items of a call: blocks of steps of one member, or whole members where rows have different clocks."""
-    return task.members * (1 if task.places else -(-task.steps // STEPS_PER_ITEM))
+    return task.members * (1 if task.grid_index else -(-task.steps // STEPS_PER_ITEM))

@@ -111,7 +111,7 @@ class WrappedModel(SequenceModel):
         self._together: dict[tuple, bool] = {}  # (training, gradients, device) -> whether vmap works
         self._copies = Copies()
         module = factory.build(n_features, n_classes, seed=0)
-        self._places = _places(module)
+        self._locations = _locations(module)
         self._parameter_names = tuple(name for name, _ in module.named_parameters())
         self._buffer_names = tuple(name for name, _ in module.named_buffers())
         # In a tuple, so that torch does not register its empty tensors as parameters of this module.
@@ -184,9 +184,9 @@ class WrappedModel(SequenceModel):
         parameters, copies = self._stacked_parameters(), self._up_to_date_copies()
         before = {name: stacked.unbind() for name, stacked in self._copied_buffers().items()}
         for member, module in enumerate(copies.modules):
-            for place, name in self._places.items() if before else ():
+            for location, name in self._locations.items() if before else ():
                 if name in before:
-                    path, _, attribute = place.rpartition(".")
+                    path, _, attribute = location.rpartition(".")
                     module.get_submodule(path)._buffers[attribute] = before[name][member]
         if torch.is_grad_enabled():
             logits = MembersFunction.apply(self._run_copies, copies.parameters, features, *parameters.values())
@@ -233,7 +233,7 @@ class WrappedModel(SequenceModel):
     def _run_member(self, parameters: Tensors, buffers: Tensors, features: Tensor) -> Answer:
         """The module with one member's tensors: (batch, steps, features) → (batch, steps, classes)."""
         by_name = parameters | buffers
-        tensors = {place: by_name[name] for place, name in self._places.items()}
+        tensors = {location: by_name[name] for location, name in self._locations.items()}
         logits = self._check(functional_call(self._skeleton[0], tensors, (features,), tie_weights=False), features)
         return logits, {name: tensors[name] for name in buffers}  # also those that the module replaced
 
@@ -301,17 +301,17 @@ def hollow(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, memo)
 
 
-def _places(module: nn.Module) -> dict[str, str]:
+def _locations(module: nn.Module) -> dict[str, str]:
     """Every path of a tensor → its first name; tied weights have several paths.
 
     Without these paths, torch 2.13 puts stale tensors back into a layer that is registered under two names.
     """
     names = {id(tensor): name for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for path, part in module.named_modules():  # each submodule once, whatever its names
         for tensors in (part.named_parameters(path, False, False), part.named_buffers(path, False, False)):
-            places |= {place: names[id(tensor)] for place, tensor in tensors}
-    return places
+            locations |= {location: names[id(tensor)] for location, tensor in tensors}
+    return locations
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:

@@ -162,9 +162,9 @@ class TemporalNoise(nn.Module):
     def forward(self, clock: Tensor) -> Tensor:
         """Q at moments of any shape (...): (..., classes, classes)."""
         low, high = self.bounds
-        place = ((clock.double() - low) / (high - low)).clamp(0, 1) * (len(self.logits) - 1)
-        left = place.long()
-        right, share = (left + 1).clamp(max=len(self.logits) - 1), (place - left)[..., None, None]
+        position = ((clock.double() - low) / (high - low)).clamp(0, 1) * (len(self.logits) - 1)
+        left = position.long()
+        right, share = (left + 1).clamp(max=len(self.logits) - 1), (position - left)[..., None, None]
         return dominant_rows(torch.lerp(self.logits[left], self.logits[right], share.to(self.logits)))
 
 

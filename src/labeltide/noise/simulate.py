@@ -6,7 +6,9 @@ No torch at import, so that pages of results can draw the shapes.
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -78,55 +80,10 @@ def make_noise(
 
 Constants = Mapping[str, float]
 
-# The constants of the level that the paper calls 30 %, or the nearest (decay 31, growth and mixed 29).
-DEFAULTS: dict[str, dict[str, float]] = {
-    "static": {"a": 0.3},
-    "linear": {"a": 0.49, "b": 0.1},
-    "decay": {"a": 0.49, "b": 0.01, "c": 0.0},
-    "growth": {"a": 0.49, "b": 0.1, "c": 0.1, "inflection": 0.5},
-    "periodic": {"b": 0.49, "c": 0.0, "frequency": 0.095, "phase": 0.0},
-    "mixed": {"a": 0.49, "b": 0.02, "c": 0.0, "mix_a": 0.49, "mix_b": 0.1, "mix_c": 0.25, "mix_inflection": 0.5},
-    "jump": {"a": 0.49, "c": 0.1},  # not in the paper
-}
+_SHAPES: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "levels.toml").read_text("utf-8"))
+DEFAULTS: dict[str, dict[str, float]] = {shape: entry["defaults"] for shape, entry in _SHAPES.items()}
 SHAPES: tuple[str, ...] = tuple(DEFAULTS)
-
-# The noise levels of the paper's experiments: the percentage at which its figures show a level, which is its average
-# rate, rounded, and its constants. Constants that are not named have their defaults. The last column, which is not
-# the paper's, has the most noise at which every class is still recorded right more often than not.
-_LEVELS: dict[str, dict[str, tuple[float, ...]]] = {
-    "static": {
-        "percent": (0, 10, 15, 20, 25, 30, 35, 40, 49),
-        "a": (0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.49),
-    },
-    "linear": {
-        "percent": (0, 10, 12, 15, 17, 20, 25, 27, 30, 34, 39, 40, 49),
-        "a": (0, 0.2, 0.25, 0.3, 0.35, 0.4, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49),
-        "b": (0, 0, 0, 0, 0, 0, 0, 0.05, 0.1, 0.2, 0.3, 0.31, 0.49),
-    },
-    "decay": {
-        "percent": (0, 8, 16, 18, 20, 25, 31, 34, 40, 49),
-        "a": (0, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49),
-        "b": (0.06, 0.06, 0.03, 0.025, 0.022, 0.015, 0.01, 0.008, 0.004, 0),
-    },
-    "growth": {
-        "percent": (0, 10, 15, 20, 25, 29, 35, 40, 49),
-        "a": (0, 0.2, 0.3, 0.4, 0.45, 0.49, 0.49, 0.49, 0.49),
-        "c": (0, 0, 0, 0, 0.05, 0.1, 0.2, 0.3, 0.49),
-    },
-    "periodic": {
-        "percent": (0, 9, 12, 15, 18, 20, 25, 27, 30, 34, 40, 49),
-        "b": (0, 0.15, 0.2, 0.25, 0.3, 0.33, 0.41, 0.45, 0.49, 0.49, 0.49, 0.49),
-        "c": (0, 0, 0, 0, 0, 0, 0, 0, 0, 0.1, 0.26, 0.49),
-    },
-    "mixed": {  # at 0 % the paper has b = 1, which changes nothing where a = 0
-        "percent": (0, 9, 11, 13, 15, 20, 25, 29, 35, 40, 49),
-        "a": (0, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49, 0.49),
-        "b": (0.08, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.005, 0),
-        "mix_a": (0, 0.25, 0.3, 0.35, 0.4, 0.45, 0.49, 0.49, 0.49, 0.49, 0.49),
-        "mix_c": (0, 0, 0, 0, 0, 0.1, 0.2, 0.25, 0.3, 0.35, 0.49),
-    },
-    "jump": {"percent": (0, 25, 40, 49), "a": (0, 0.49, 0.49, 0.49), "c": (0, 0.01, 0.31, 0.49)},  # ours
-}
+_LEVELS: dict[str, dict[str, list[float]]] = {shape: entry["levels"] for shape, entry in _SHAPES.items()}
 LEVELS: dict[str, dict[int, dict[str, float]]] = {  # by shape and percentage, without the last column
     shape: {
         int(percent): {name: values[number] for name, values in columns.items() if name != "percent"}

@@ -55,7 +55,7 @@ class RecordingRequest:
     @property
     def messages(self) -> list[str]:
         """Sentences about what was read."""
-        return [] if self.described is None else self.described["said"]
+        return [] if self.described is None else self.described["messages"]
 
     def __post_init__(self) -> None:
         if self.epoch is not None:
@@ -188,7 +188,7 @@ def read_epochs(
     table = pa.concat_tables(tables, promote_options="default")  # a channel that a recording lacks is missing there
     messages += say_counts(counts, epoch)
     about = {"epoch": epoch, "field": request.field, "annotators": annotators, "files": described}
-    about["said"] = list(dict.fromkeys(messages))
+    about["messages"] = list(dict.fromkeys(messages))
     return EpochTable(table, list(titles.values()), list(names), about)
 
 
@@ -246,7 +246,7 @@ def read_annotators(source: str | Path, chosen: Sequence[str] = (), epoch: float
             counts.update(laid.counts if who in each else {})
         rows.append(pa.table(columns))
     messages += [*chosen_epoch, *say_counts({**counts, "gaps": 0}, length)]
-    about = {"said": list(dict.fromkeys(messages))}
+    about = {"messages": list(dict.fromkeys(messages))}
     return EpochTable(pa.concat_tables(rows), list(map(_column_of, people)), [], about)
 
 

@@ -26,7 +26,7 @@ from labeltide import _validation, auditing
 from labeltide._files import import_extra, os_error_text, write_json
 from labeltide.auditing.decisions import ACTIONS, MAX_TEXT, Decision, Item
 from labeltide.auditing.page.format import shorten
-from labeltide.reviewing.session import CONTEXT, Session, find_item, open_session, stretch_of, target_place, view_item
+from labeltide.reviewing.session import CONTEXT, Session, find_item, open_session, stretch_of, target_index, view_item
 from labeltide.reviewing.summary import REVIEW, publish, summarise
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
     lines = session.audit.lines
     is_row = type(row) is int and 0 <= row < _validation.MAX_ROWS
     index = lines.find(row, item.annotator) if is_row else None
-    if index is None or lines.sequence[index] != lines.sequence[target_place(session, item)]:
+    if index is None or lines.sequence[index] != lines.sequence[target_index(session, item)]:
         raise ValueError(f"A step must be a table row of the item's sequence and annotator. Got {row!r}.")
     if row == item.target:
         return item, (row, row)
@@ -353,7 +353,7 @@ def _unit(session: Session, item: Item, body: Mapping[str, Any]) -> tuple[Item, 
 
 def _shown(session: Session, item: Item, body: Mapping[str, Any]) -> str:
     """What was on the screen, as JSON."""
-    lines, index = session.audit.lines, target_place(session, item)
+    lines, index = session.audit.lines, target_index(session, item)
 
     def name(code: int) -> str | None:
         return lines.classes[code] if code >= 0 else None

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from labeltide.auditing.audit_json import load_audit_json
-from labeltide.auditing.decisions import audit_identity, file_digest
+from labeltide.auditing.decisions import audit_identity, find_table
 from labeltide.auditing.page.payload import read_times
-from labeltide.auditing.results import AUDIT, LABELS, read_labels
+from labeltide.auditing.results import LABELS, read_labels
 from labeltide.tables.columns import code_values, is_number
 from labeltide.tables.files import open_file
 
@@ -35,14 +35,8 @@ class AuditFolder:
 
     @classmethod
     def open(cls, folder: Path) -> AuditFolder:
-        """Read audit.json; a ValueError where the folder does not hold an audit."""
-        folder = Path(folder)
-        if not (folder / AUDIT).is_file():
-            raise ValueError(
-                f"{str(folder)!r} is not the folder of an audit: it holds no {AUDIT}. Make one with: labeltide audit "
-                "TABLE --out FOLDER."
-            )
-        return cls(folder, load_audit_json(folder, ["table.classes"]))
+        """Read audit.json."""
+        return cls(Path(folder), load_audit_json(folder, ["table.classes"]))
 
     @cached_property
     def identity(self) -> str:
@@ -67,25 +61,8 @@ class AuditFolder:
 
     def open_table(self, named: Path | None) -> Signals | None:
         """The signals of the table; None where the audit was of a data frame and no file is named."""
-        kept, name = self.table.get("path"), str(self.table.get("name"))
-        if named is not None and not named.exists():
-            raise ValueError(f"There is no table {str(named)!r}. Name the table of the audit with --table.")
-        if named is None and not kept:
-            return None
-        paths = [Path(kept or ""), self.folder / name, self.folder.absolute().parent / name, Path(name)]
-        path = named or next((path for path in paths if path.exists()), None)
-        if path is None:
-            raise ValueError(
-                f"The table of the audit is no longer at {kept!r}. Say where it is now with --table FILE; it is needed "
-                "to show the signals."
-            )
-        digest = self.table.get("digest")
-        if digest and file_digest(path) != digest:
-            raise ValueError(
-                f"The table {str(path)!r} has changed since the audit, so its rows may be others now. Name the table "
-                "as it was with --table, or audit it again."
-            )
-        return open_signals(path, self.summary, self.lines)
+        path = find_table(self.summary, self.folder, named)
+        return None if path is None else open_signals(path, self.summary)
 
 
 # The labels of an audit as arrays, in the order of the table and in that of time.
@@ -227,7 +204,6 @@ def _sortable(times: pa.ChunkedArray, row: np.ndarray) -> np.ndarray:
 # The signals of the user's table around an item: only the row groups and columns that are shown are read.
 
 MAX_SIGNALS = 6
-SLICES, SLICE = 8, 2500  # parts of the table from which the most telling features are chosen
 CACHED = 4  # row groups kept in memory
 
 
@@ -253,8 +229,8 @@ class Signals:
         return found
 
 
-def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signals:
-    """The most telling features of a table: those whose means differ most between recorded classes."""
+def open_signals(path: Path, summary: Mapping[str, Any]) -> Signals:
+    """The features of a table; of many those that the timelines of the audit show, which tell classes apart best."""
     source = open_file(path)
     schema = source.schema_arrow if isinstance(source, parquet.ParquetFile) else source.schema
     columns = {encoder["column"] for encoder in summary.get("encoders") or []}
@@ -267,26 +243,8 @@ def open_signals(path: Path, summary: Mapping[str, Any], lines: Lines) -> Signal
             f"The table {str(path)!r} must have the {rows} rows that were audited. It has {n_rows}. Name the table as "
             "it was with --table."
         )
-    signals = Signals(source, names)
-    if len(names) <= MAX_SIGNALS:
-        return signals
-    # The features with the largest correlation ratio (Fisher 1925), in the table's order.
-    starts = np.linspace(0, max(len(lines) - SLICE, 0), SLICES).astype(np.int64)
-    indices = np.unique(np.concatenate([np.arange(start, min(start + SLICE, len(lines))) for start in starts]))
-    indices = indices[lines.recorded[indices] >= 0]
-    values = signals.read(lines.row[indices])
-    ratios = {name: correlation_ratio(values[name], lines.recorded[indices]) for name in names}
-    best = sorted(ratios, key=lambda name: -ratios[name])[:MAX_SIGNALS]
-    return Signals(source, [name for name in names if name in best])
-
-
-def correlation_ratio(values: np.ndarray, classes: np.ndarray) -> float:
-    """The share of a variable's variance that lies between classes."""
-    known = np.isfinite(values)
-    if not known.any():
-        return 0.0
-    values, classes = values[known], classes[known]
-    counts = np.bincount(classes)
-    means = np.bincount(classes, values) / np.maximum(counts, 1)
-    total = float(((values - values.mean()) ** 2).sum())
-    return float((counts * (means - values.mean()) ** 2).sum()) / total if total > 0 else 0.0
+    if len(names) > MAX_SIGNALS:
+        shown = {name for timeline in summary.get("timelines") or [] for name in timeline.get("signals") or ()}
+        of_page = {each["column"] for each in summary.get("encoders") or [] if shown.intersection(each["names"])}
+        names = [name for name in names if name in of_page] or names[:MAX_SIGNALS]
+    return Signals(source, names)

@@ -214,7 +214,7 @@ def same_label_run(lines: Lines, index: int) -> tuple[int, int]:
     return int(lines.row[around[start]]), int(lines.row[around[last]])
 
 
-# What reviewers said of the labels of the probability sample.
+# The answers of reviewers on the labels of the probability sample.
 
 UNTOLD = -1
 

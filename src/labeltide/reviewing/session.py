@@ -116,7 +116,7 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
     """All that is shown of an item; in blind mode nothing of the model, nor of the kind of the item."""
     item = find_item(session, position)
     _validation.check_number("context", context, REACH, MAX_CONTEXT, whole=True)
-    lines, index = session.audit.lines, target_place(session, item)
+    lines, index = session.audit.lines, target_index(session, item)
     first_row, last_row = stretch_of(session, item)
     start, stop = (int(step) for step in lines.sequence_steps[lines.sequence[index]])
     ends = [int(lines.step[index])]
@@ -157,12 +157,12 @@ def view_item(session: Session, position: int, reviewer: str, context: int = CON
 
 
 def find_item(session: Session, position: Any) -> Item:
-    """The item at a place of the queue."""
+    """The item at a position of the queue."""
     _validation.check_number("position", position, 0, len(session.queue) - 1, whole=True)
     return session.queue[position]
 
 
-def target_place(session: Session, item: Item) -> int:
+def target_index(session: Session, item: Item) -> int:
     """The index of the marked label in the lines."""
     index = session.audit.lines.find(int(item.target if item.target is not None else item.first_row), item.annotator)
     if index is None:
@@ -174,7 +174,7 @@ def stretch_of(session: Session, item: Item) -> tuple[int, int]:
     """First and last table row of the stretch: that of a suspect or, where kinds are hidden, the run of one label."""
     if item.kind == "suspect" and not session.is_blind:
         return item.first_row, item.last_row
-    return same_label_run(session.audit.lines, target_place(session, item))
+    return same_label_run(session.audit.lines, target_index(session, item))
 
 
 def _describe_window(session: Session, item: Item, around: np.ndarray, first: int, end: int) -> dict[str, Any]:

@@ -169,9 +169,11 @@ def encode_probabilities(table: pa.Table, names: Sequence[str], steps: Steps, cl
     sums, without = np.exp(np.stack(features.columns)).sum(0), [name for name in names if name not in columns]
     if not without and np.abs(sums - 1).max() > 0.02 + low * len(columns):
         raise ValueError(f"Probabilities must sum to one. Got sums from {sums.min():.3g} to {sums.max():.3g}.")
-    said = [f"Probabilities of the classes are read from {quoted(columns)}; nothing was trained."]
-    said += [f"No label is of the class of {quoted(without)}; the others were scaled to sum to one."] if without else []
-    return Features(features.columns, encoders, tuple(said))
+    messages = [f"Probabilities of the classes are read from {quoted(columns)}; nothing was trained."]
+    messages += (
+        [f"No label is of the class of {quoted(without)}; the others were scaled to sum to one."] if without else []
+    )
+    return Features(features.columns, encoders, tuple(messages))
 
 
 def apply_encoders(table: pa.Table, encoders: Sequence[Encoder], steps: Steps) -> Features:

@@ -496,6 +496,16 @@ def check_local(path: Path) -> None:
         )
 
 
+def check_new_file(path: Path, *endings: str) -> None:
+    """Refuse a file to write that is there already, that is not on this machine, or that has another ending."""
+    check_local(path)
+    if not path.name.lower().endswith(endings):
+        named = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise ValueError(f"The file must end in {named}. Got {str(path)!r}.")
+    if path.exists():
+        raise ValueError(f"The file must be new. {str(path)!r} is there already; remove it or name another.")
+
+
 @contextmanager
 def file_errors(path: str, kind: str = "parquet", errors: Errors = (pa.ArrowException, OSError)) -> Iterator[None]:
     """Turn errors of a file system or of pyarrow while a file is read into a sentence that names the file."""

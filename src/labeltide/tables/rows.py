@@ -278,11 +278,11 @@ def _repeats(table: pa.Table, columns: RoleColumns, placed: np.ndarray) -> tuple
     return some[is_exact], some[is_repeat & ~is_exact]
 
 
-def _codes(table: pa.Table, names: list[str], places: np.ndarray) -> np.ndarray:
-    """A number for each combination of values of some columns: int64 of shape (places,)."""
-    joined = np.zeros(len(places), dtype=np.int64)
+def _codes(table: pa.Table, names: list[str], rows: np.ndarray) -> np.ndarray:
+    """A number for each combination of values of some columns: int64 of shape (rows,)."""
+    joined = np.zeros(len(rows), dtype=np.int64)
     for name in names:
-        array = whole(table[name]).take(pa.array(places))
+        array = whole(table[name]).take(pa.array(rows))
         codes = array.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
         joined = joined * (int(codes.max(initial=0)) + 1) + codes
         joined = np.unique(joined, return_inverse=True)[1].reshape(-1)

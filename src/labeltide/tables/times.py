@@ -81,9 +81,9 @@ def count_gaps(steps: Steps, usual: float) -> np.ndarray:
 
 def say_gaps(count: int, usual: float, dated: bool) -> str:
     """A sentence on steps before which more time lies than usual."""
-    places = f"{count} place{'s' if count > 1 else ''}"
+    where = f"{count} place{'s' if count > 1 else ''}"
     return (
-        f"In {places}, the time between two steps is longer than the usual {written_length(usual, dated)}. The longer "
+        f"In {where}, the time between two steps is longer than the usual {written_length(usual, dated)}. The longer "
         "the gap, the less weight the labels before it have for those after it."
     )
 

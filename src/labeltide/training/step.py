@@ -347,7 +347,7 @@ class CompiledStep:
         self.kept_tables, task = (tables, labels), self.objective_task
         self.gru_task.features, task.annotators, task.table = tables.features.data_ptr(), labels.shape[-1], table
         task.labels, task.mask, task.weights = labels.data_ptr(), tables.mask.data_ptr(), tables.weights.data_ptr()
-        task.places, task.targets = library.pointer(tables.points), library.pointer(tables.targets)
+        task.grid_index, task.targets = library.pointer(tables.points), library.pointer(tables.targets)
 
 
 def compiled_labels(data: FleetData | Batch) -> Tensor:

@@ -78,8 +78,8 @@ def write_audit(
             ("device_id", "text", 3, "left out", "a name or identifier is not a measurement"),
         )
     ]
-    for place, each in enumerate(audit["plan"]):
-        each |= {"first": times[min(5 * place, steps - 1)], "last": times[min(5 * place + 50, steps - 1)]}
+    for index, each in enumerate(audit["plan"]):
+        each |= {"first": times[min(5 * index, steps - 1)], "last": times[min(5 * index + 50, steps - 1)]}
     audit |= changes
     (folder / "audit.json").write_text(json.dumps(audit))
     return folder
@@ -166,13 +166,13 @@ def _write_csv(path: Path, issues: pa.Table) -> None:
 def _timelines(random, ids, times, truth, people, steps) -> list[dict[str, Any]]:
     shown = min(steps, 2000)
     found = []
-    for place, name in enumerate(ids):
-        own = truth[place, :shown]
+    for index, name in enumerate(ids):
+        own = truth[index, :shown]
         level = np.cumsum(random.normal(0, 0.1, (shown, 4)), axis=0) * 0.2 + random.normal(0, 0.15, (shown, 4))
         values = level + own[:, None] * np.array([1.0, -0.6, 0.4, 8.0]) + np.array([0, 0, 0, 62.0])
         signals = dict(zip(["acc_x", "acc_y", "acc_z", "heart_rate"], values.T.round(4).tolist(), strict=True))
         signals["heart_rate"][40:52] = [None] * min(12, max(0, shown - 40))
-        rows = [place * steps * len(people) + step * len(people) for step in range(shown)]
+        rows = [index * steps * len(people) + step * len(people) for step in range(shown)]
         found.append({"sequence": name, "times": times[:shown], "signals": signals, "rows": rows})
     return found
 

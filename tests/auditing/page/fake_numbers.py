@@ -20,7 +20,7 @@ def rate_of(kind: str, is_temporal: bool, is_noisy: bool) -> Any:
 def _curve(annotator, classes, points, rate, labels, scale) -> dict[str, Any]:
     n = len(classes)
     wrong = np.clip(rate(points) * scale, 0.002, 0.9)
-    per_class = np.stack([np.clip(wrong * (0.7 + 0.6 * place / max(1, n - 1)), 0.001, 0.95) for place in range(n)])
+    per_class = np.stack([np.clip(wrong * (0.7 + 0.6 * index / max(1, n - 1)), 0.001, 0.95) for index in range(n)])
     half = 0.015 + 0.06 * np.sqrt(per_class * (1 - per_class))
     mean = np.repeat(per_class.T[..., None] / max(1, n - 1), n, axis=-1)
     if n > 2:
@@ -85,7 +85,7 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
             "classes": list(classes),
             "features": ["acc_x", "acc_y", "acc_z", "heart_rate"],
             "annotators": list(annotators) if annotators else None,
-            "said": ["The sequence is read from 'person'.", "Gaps in 'heart_rate' were filled forward and marked."],
+            "messages": ["The sequence is read from 'person'.", "Gaps in 'heart_rate' were filled forward and marked."],
         },
         "clock": {"name": name, "kind": kind, "unit": unit, "period": period},
         "settings": {"model": "gru", "seed": 0, "window": 50, "fdr": 0.1, "device": "cpu"},
@@ -176,9 +176,9 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
 
 
 def _agreement(people, at) -> dict[str, Any]:
-    pairs = [(a, b) for place, a in enumerate(people) for b in people[place + 1 :]]
+    pairs = [(a, b) for index, a in enumerate(people) for b in people[index + 1 :]]
     return {
-        "cohen": [{"a": a, "b": b, "kappa": 0.47 + 0.01 * place, "steps": 2880} for place, (a, b) in enumerate(pairs)],
+        "cohen": [{"a": a, "b": b, "kappa": 0.47 + 0.01 * index, "steps": 2880} for index, (a, b) in enumerate(pairs)],
         "fleiss": 0.47,
         "clock": at.tolist(),
         "fleiss_over_clock": (0.5 - 0.25 * np.cos((at - at[-1] * 0.9) / max(1e-9, at[-1]) * 2 * np.pi)).tolist(),

@@ -21,10 +21,10 @@ def test_issues_and_timelines_say_what_the_files_say(folder):
     found = build_payload(Results.in_folder(folder))
     issues, words = pq.read_table(folder / "issues.parquet").to_pylist(), found["words"]
     assert found["issues"]["shown"] == found["issues"]["total"] == len(issues)
-    for place, issue in enumerate(issues):
-        assert words["class"][found["issues"]["recorded"][place]] == issue["recorded"]
-        assert words["sequence"][found["issues"]["sequence"][place]] == issue["sequence"]
-        assert found["issues"]["probability_right"][place] == pytest.approx(issue["probability_right"], abs=1e-4)
+    for index, issue in enumerate(issues):
+        assert words["class"][found["issues"]["recorded"][index]] == issue["recorded"]
+        assert words["sequence"][found["issues"]["sequence"][index]] == issue["sequence"]
+        assert found["issues"]["probability_right"][index] == pytest.approx(issue["probability_right"], abs=1e-4)
     labels = pq.read_table(folder / "labels.parquet").to_pylist()
     for timeline in found["timelines"]:
         for track in timeline["tracks"]:

@@ -9,7 +9,7 @@ TABLE = {
     "labels": 1990,
     "sequences": 4,
     "overview": [COLUMN, {**COLUMN, "name": "id\x1b[31m", "role": "left out", "why": "names someone"}],
-    "said": ["The sequence is read from 'person'."],
+    "messages": ["The sequence is read from 'person'."],
 }
 
 

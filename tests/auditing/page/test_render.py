@@ -129,7 +129,7 @@ def test_hostile_names_are_shown_as_text_and_end_nothing(tmp_path):
         tmp_path, classes=tuple(HOSTILE), annotators=tuple(HOSTILE[:3]), names=HOSTILE, sequences=9, steps=40
     )
     audit = json.loads((folder / "audit.json").read_text())
-    audit["table"] |= {"name": HOSTILE[1], "features": HOSTILE, "said": HOSTILE}
+    audit["table"] |= {"name": HOSTILE[1], "features": HOSTILE, "messages": HOSTILE}
     audit["table"]["columns"] = dict.fromkeys(["sequence", "time", "label", "trusted"], HOSTILE[0])
     audit["clock"] |= {"name": HOSTILE[1], "unit": HOSTILE[0], "kind": "column"}
     audit["settings"] = {HOSTILE[0]: HOSTILE[1], "long": HOSTILE[6]}

@@ -125,7 +125,7 @@ def test_too_few_people_are_said_to_be_too_few(audits):
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         ("people", "The units of the test are 30 people or recordings."),
         ("permutations", "The times of 30 windows were permuted"),
@@ -133,9 +133,9 @@ def test_too_few_people_are_said_to_be_too_few(audits):
     ],
 )
 @pytest.mark.parametrize("p", [0.004, 0.4])
-def test_it_is_said_what_stands_behind_the_test(audits, method, said, p):
+def test_it_is_said_what_stands_behind_the_test(audits, method, message, p):
     test = audits["temporal"]["temporality"] | {"p_value": p, "method": method, "n_units": 30}
-    assert said in write_verdict({**audits["temporal"], "temporality": test}).cards[2].detail
+    assert message in write_verdict({**audits["temporal"], "temporality": test}).cards[2].detail
 
 
 def test_unknown_numbers_are_said_to_be_unknown(audits):
@@ -165,7 +165,7 @@ def test_only_the_annotators_who_change_are_named(audits):
 
 
 @pytest.mark.parametrize(
-    ("period", "worst", "best", "p", "said"),
+    ("period", "worst", "best", "p", "messages"),
     [
         (None, 7.5, 1.0, 0.01, "Gets worse over hours: 10 % wrong at best, where hours is near 1"),
         (None, 1.0, 7.5, 0.01, "Gets better over hours: 10 % wrong at best, where hours is near 7.5"),
@@ -175,10 +175,10 @@ def test_only_the_annotators_who_change_are_named(audits):
         (None, 7.5, 1.0, None, "It is not known whether this changes"),
     ],
 )
-def test_an_annotator_gets_worse_only_where_the_test_and_the_curve_say_so(period, worst, best, p, said):
+def test_an_annotator_gets_worse_only_where_the_test_and_the_curve_say_so(period, worst, best, p, messages):
     entry = {"p_value": p, "worst_at": worst, "best_at": best, "worst_rate": 0.3, "best_rate": 0.1}
     found = change_sentence(entry, Clock("column", "hours", "", period), (0.0, 8.0))
-    assert terminal_text(found).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    assert terminal_text(found).replace("\N{NO-BREAK SPACE}", " ").startswith(messages)
 
 
 def with_second(audit, **test):

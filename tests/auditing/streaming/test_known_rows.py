@@ -4,7 +4,7 @@ import numpy as np
 
 from labeltide._validation import steps_mask
 from labeltide.auditing import judging
-from labeltide.auditing.judging import find_known_rows, sketch_rows
+from labeltide.auditing.judging import find_folds, sketch_rows
 from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 
 
@@ -22,8 +22,7 @@ def windows(n=40, steps=12, seed=0):
 def test_folds_are_those_of_digests(monkeypatch):
     features, mask = windows()
     rows = TrainingRows(digest_rows(features[:20], mask[:20]), np.arange(20) % 5)
-    found = find_known_rows(rows, features[:30], mask[:30])
-    assert found.sketches is not None
+    sketches = sketch_rows(features[:30], mask[:30])
     expected = rows.find_folds(features, mask)
     assert (expected >= 0).sum() == 20
     digested = []
@@ -33,10 +32,10 @@ def test_folds_are_those_of_digests(monkeypatch):
         return digest_rows(rows, real)
 
     monkeypatch.setattr("labeltide.estimators.cross_fit.digest_rows", digest)
-    np.testing.assert_array_equal(found.find_folds(features, mask), expected)
+    np.testing.assert_array_equal(find_folds(rows, sketches, features, mask), expected)
     assert digested == [30]
     longer = np.pad(features, ((0, 0), (0, 4), (0, 0)), constant_values=9)
-    np.testing.assert_array_equal(found.find_folds(longer, np.pad(mask, ((0, 0), (0, 4)))), expected)
+    np.testing.assert_array_equal(find_folds(rows, sketches, longer, np.pad(mask, ((0, 0), (0, 4)))), expected)
 
 
 def test_padding_never_changes_a_sketch(monkeypatch):
@@ -44,11 +43,3 @@ def test_padding_never_changes_a_sketch(monkeypatch):
     features, mask = windows()
     padded = np.pad(features, ((0, 0), (0, 5), (0, 0)), constant_values=7)
     np.testing.assert_array_equal(sketch_rows(features, mask), sketch_rows(padded, np.pad(mask, ((0, 0), (0, 5)))))
-
-
-def test_rows_that_are_not_among_the_windows_get_digests():
-    features, mask = windows()
-    rows = TrainingRows(digest_rows(features, mask), np.arange(40) % 5)
-    found = find_known_rows(rows, features[:39], mask[:39])
-    assert found.sketches is None
-    np.testing.assert_array_equal(found.find_folds(features, mask), rows.find_folds(features, mask))

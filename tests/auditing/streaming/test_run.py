@@ -50,7 +50,7 @@ def assert_same_files(one, other, but=()):
     for audit in audits:
         for name in ("created", "seconds", *but):
             del audit[name]
-        del audit["table"]["said"]
+        del audit["table"]["messages"]
     assert audits[0] == audits[1]
 
 
@@ -94,9 +94,9 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path, monkeypatch):
     (tmp_path / "three").mkdir()
     one = run(write(tmp_path / "study.parquet"), tmp_path / "one")
     people = sorted(set(study()["person"].to_pylist()))
-    for place, names in enumerate((people[3:], people[1:3], people[:1])):
+    for index, names in enumerate((people[3:], people[1:3], people[:1])):
         kept = pa.compute.is_in(study()["person"], pa.array(names))
-        write(tmp_path / "three" / f"{place}.parquet", study().filter(kept), rows=90)
+        write(tmp_path / "three" / f"{index}.parquet", study().filter(kept), rows=90)
     three = run(tmp_path / "three", tmp_path / "out")
     assert one.summary["settings"]["windows learned from"] == three.summary["settings"]["windows learned from"] < 40
     tables = [parquet.read_table(each.folder / "labels.parquet") for each in (one, three)]
@@ -165,7 +165,7 @@ def test_unsorted_csv_files_are_sorted_on_disk(tmp_path):
     expected = known.take(pa.array(order))
     for name in ("sequence", "annotator", "recorded"):
         assert by_row[name].to_pylist() == expected[name].to_pylist()
-    assert "sorted on disk" in " ".join(parts.summary["table"]["said"])
+    assert "sorted on disk" in " ".join(parts.summary["table"]["messages"])
 
 
 def test_unsorted_rows_without_duckdb_are_a_sentence(tmp_path, monkeypatch):

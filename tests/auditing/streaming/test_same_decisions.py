@@ -36,8 +36,8 @@ def messy():
     labels = np.array(table["label"].to_pylist(), dtype=object)
     trusted = np.where(rows % 50 == 7, labels, None)
     rest = np.flatnonzero(labels == "rest")
-    for place, spelling in enumerate((" rest", "REST", "Rest ")):
-        labels[rest[place::9]] = spelling
+    for index, spelling in enumerate((" rest", "REST", "Rest ")):
+        labels[rest[index::9]] = spelling
     labels[[5, 300, 700]] = "glitch"
     labels[[20, 21]] = "  "
     trusted[trusted == "sit"] = "Sit"
@@ -75,7 +75,7 @@ def both(path, folder, monkeypatch, **more):
 
 
 def decided(audit):
-    return [sentence for sentence in audit.summary["table"]["said"] if not sentence.startswith(PARTS)]
+    return [sentence for sentence in audit.summary["table"]["messages"] if not sentence.startswith(PARTS)]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
@@ -305,7 +305,7 @@ def test_columns_counted_part_by_part_are_those_counted_at_once(values):
     array = pa.array(values, from_pandas=False)
     whole, parts = ColumnCount(array.type), ColumnCount(array.type)
     whole.add(array)
-    for place in range(len(values)):
-        parts.add(array.slice(place, 1))
+    for index in range(len(values)):
+        parts.add(array.slice(index, 1))
     assert (parts.missing, parts.blank, parts.levels) == (whole.missing, whole.blank, whole.levels)
     assert sorted(map(str, parts.texts)) == sorted(map(str, whole.texts))

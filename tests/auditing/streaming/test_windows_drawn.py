@@ -73,9 +73,9 @@ def test_short_windows_are_written_from_parts_that_hold_longer_ones(tmp_path, qu
 def test_the_order_and_number_of_files_do_not_matter(tmp_path, quick, seen):
     audit(write(tmp_path / "study.parquet"), tmp_path / "one")
     people = sorted(set(study()["person"].to_pylist()))
-    for place, names in enumerate((people[3:], people[1:3], people[:1])):
+    for index, names in enumerate((people[3:], people[1:3], people[:1])):
         kept = pa.compute.is_in(study()["person"], pa.array(names))
-        write(tmp_path / "three" / f"{place}.parquet", study().filter(kept))
+        write(tmp_path / "three" / f"{index}.parquet", study().filter(kept))
     audit(tmp_path / "three", tmp_path / "out")
     one, three = (as_arrays(table.sample) for table in seen)
     for name, values in one.items():

@@ -20,7 +20,8 @@ from fuzz.targets.stored import mutate_text_json
 from labeltide.auditing.apply import apply_decisions
 from labeltide.auditing.compare import compare_audits
 from labeltide.auditing.page.page import write_comparison
-from labeltide.auditing.predict import predict_table, write_predictions
+from labeltide.auditing.predict import predict_table
+from labeltide.auditing.results import write_new_table
 from labeltide.exporting.spans import export_audit
 from labeltide.reviewing.session import open_session, view_item
 from labeltide.reviewing.summary import summarise
@@ -52,7 +53,7 @@ def _with(name: str, use: Callable[[Room], object]) -> Callable[[bytes, Room], N
 
 def predict(room: Room) -> None:
     found = predict_table(room.folder / "audit", room.things["table"])
-    write_predictions(found, room.out / "new.csv")
+    write_new_table(found, room.out / "new.csv")
 
 
 def compare(room: Room) -> None:
@@ -100,26 +101,26 @@ def mutate_parquet(draw: random.Random, content: bytes, room: Room) -> bytes | N
 def _other_table(draw: random.Random, table: pa.Table) -> pa.Table:
     if not table.num_columns:
         return table
-    place = draw.randrange(table.num_columns)
-    name, kind = table.column_names[place], draw.randrange(7)
+    index = draw.randrange(table.num_columns)
+    name, kind = table.column_names[index], draw.randrange(7)
     values = table[name].to_pylist()
     if kind == 0:
-        return table.remove_column(place)
+        return table.remove_column(index)
     if kind == 1:
         return table.slice(0, draw.choice([0, 1, 5]))
     if kind == 2:
-        return table.set_column(place, name, pa.array([str(value) for value in values]))
+        return table.set_column(index, name, pa.array([str(value) for value in values]))
     if kind == 3:
-        return table.set_column(place, draw.choice(TEXTS), table[name])
+        return table.set_column(index, draw.choice(TEXTS), table[name])
     if kind == 4:
-        return table.set_column(place, name, pa.nulls(len(table)))
+        return table.set_column(index, name, pa.nulls(len(table)))
     if kind == 5:
         return table.append_column(name, table[name])
     for _ in range(draw.choice([1, 5]) if values else 0):
         small = [number for number in NUMBERS if isinstance(number, float) or abs(number) < 2**63]
         choices = TEXTS if isinstance(values[0], str) else [True, False] if isinstance(values[0], bool) else small
         values[draw.randrange(len(values))] = draw.choice([None, *choices])
-    return table.set_column(place, name, pa.array(values, None if draw.random() < 0.5 else table[name].type))
+    return table.set_column(index, name, pa.array(values, None if draw.random() < 0.5 else table[name].type))
 
 
 def mutate_database(draw: random.Random, content: bytes, room: Room) -> bytes | None:

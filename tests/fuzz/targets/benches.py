@@ -102,9 +102,9 @@ def mutate_records(draw: random.Random, content: bytes, room: Room) -> bytes | N
     if draw.random() < 0.3:
         return None
     lines = content.splitlines(keepends=True) or [b"{}\n"]
-    place = draw.randrange(len(lines))
+    index = draw.randrange(len(lines))
     try:
-        lines[place] = json.dumps(mutate_json(draw, json.loads(lines[place]))).encode() + b"\n"
+        lines[index] = json.dumps(mutate_json(draw, json.loads(lines[index]))).encode() + b"\n"
     except (ValueError, RecursionError):
         return None
     return b"".join(lines)
@@ -172,19 +172,19 @@ def mutate_archive(draw: random.Random, content: bytes, room: Room) -> bytes | N
         return None
     if not files:
         return None
-    place = draw.randrange(len(files))
-    name, data = files[place]
+    index = draw.randrange(len(files))
+    name, data = files[index]
     kind = draw.randrange(7)
     if kind == 0:
-        files[place] = (draw.choice(["../../", "/", "C:\\", "a/../../"]) + name, data)
+        files[index] = (draw.choice(["../../", "/", "C:\\", "a/../../"]) + name, data)
     elif kind == 1:
-        files.pop(place)
+        files.pop(index)
     elif kind == 2:
         files.append((f"copy/{name}", data))
     elif kind == 3:
-        files[place] = (name, data + b"0 " * draw.choice([10, 100_000, 5_000_000]))
+        files[index] = (name, data + b"0 " * draw.choice([10, 100_000, 5_000_000]))
     else:
-        files[place] = (name, mutate_bytes(draw, data, [data]))
+        files[index] = (name, mutate_bytes(draw, data, [data]))
     return _zip(draw, files)
 
 
@@ -192,10 +192,10 @@ def _zip(draw: random.Random, files: list[tuple[str, bytes]]) -> bytes:
     sink = io.BytesIO()
     linked = draw.randrange(len(files)) if files and draw.random() < 0.1 else -1
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-        for place, (name, data) in enumerate(files):
+        for index, (name, data) in enumerate(files):
             info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED
-            if place == linked:
+            if index == linked:
                 info.external_attr, data = (stat.S_IFLNK | 0o777) << 16, b"/etc/passwd"
             archive.writestr(info, data)
     return sink.getvalue()

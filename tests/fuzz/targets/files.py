@@ -138,12 +138,12 @@ def mutate_text(draw: random.Random, content: bytes, room: Room) -> bytes | None
     """A number in the text replaced by another."""
     if draw.random() < 0.6:
         return None
-    places = [place for place, code in enumerate(content) if 48 <= code < 58]
-    if not places:
+    indices = [index for index, code in enumerate(content) if 48 <= code < 58]
+    if not indices:
         return None
-    place = draw.choice(places)
+    index = draw.choice(indices)
     number = str(draw.choice([*NUMBERS, "nan", "inf", "-inf", ""])).encode()
-    return content[:place] + number + content[place + 1 :]
+    return content[:index] + number + content[index + 1 :]
 
 
 FILES = (

@@ -27,13 +27,13 @@ MOST_DECISIONS = 60  # after which the database begins anew
 class RefusedError(ValueError):
     """An answer with a status of 4xx; its place is the sentence, without what was sent.
 
-    All that the guard refuses has one place, so that most inputs go on to the application.
+    All that the guard refuses has one location, so that most inputs go on to the application.
     """
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence or str(status))
         words = re.split(r"['\"\[{(0-9]|Got|None|True|False|nan|inf", sentence)[0]
-        self.place = "guard" if status in (403, 413) else f"{status} {words}"
+        self.location = "guard" if status in (403, 413) else f"{status} {words}"
 
 
 @dataclass
@@ -184,10 +184,10 @@ def check_database(server: Server, is_change: bool) -> None:
 def check_decision(session: Session, decision: Decision, items: dict[str, Any]) -> None:
     """A decision must be about labels of the audit, with one of its classes, by somebody with a name."""
     lines, item = session.audit.lines, items[decision.item_id]
-    places = [lines.find(row, decision.annotator) for row in (decision.first_row, decision.last_row)]
+    indices = [lines.find(row, decision.annotator) for row in (decision.first_row, decision.last_row)]
     sound = {
-        "rows": all(place is not None for place in places),
-        "sequence": {lines.sequence_names[lines.sequence[place]] for place in places} == {decision.sequence},
+        "rows": all(index is not None for index in indices),
+        "sequence": {lines.sequence_names[lines.sequence[index]] for index in indices} == {decision.sequence},
         "item": (item.sequence, item.annotator) == (decision.sequence, decision.annotator),
         "audit": decision.audit == session.audit.identity,
         "label": decision.label is None or decision.label in session.audit.classes,

@@ -21,9 +21,9 @@ def write(name, lines, separator=","):
     (HERE / name).write_text(text + "\n", encoding="utf-8")
 
 
-def spelled(place, label):
+def spelled(index, label):
     others = {"rest": ("rest", "rest", "Rest ", " rest", "REST"), "walk": ("walk",)}[label]
-    return f'"{others[place % len(others)]}"'
+    return f'"{others[index % len(others)]}"'
 
 
 def half(moment):
@@ -33,7 +33,7 @@ def half(moment):
 def main():
     known = list(rows())
     plain = [(person, f"{time:%Y-%m-%d %H:%M}", pulse, label) for person, time, pulse, label in known]
-    write("spellings.csv", [(*row[:3], spelled(place, row[3])) for place, row in enumerate(plain)])
+    write("spellings.csv", [(*row[:3], spelled(index, row[3])) for index, row in enumerate(plain)])
     write("decimal_commas.csv", [(*row[:2], f"{row[2]},{i % 10}", row[3]) for i, row in enumerate(plain)], ";")
     write("offsets.csv", [(p, f"{t:%Y-%m-%dT%H:%M}:00+01:00", v, y) for p, t, v, y in known])
     write("day_first.csv", [(p, f"{t:%d/%m/%Y %H:%M}", v, y) for p, t, v, y in known])

@@ -79,9 +79,9 @@ def _scored_by_all(stages: list[np.ndarray]) -> np.ndarray:
     """Epochs from the last scorer's first stage to the first scorer's last stage."""
     scored = [np.flatnonzero(values >= 0) for values in stages]
     epochs = np.arange(len(stages[0]))
-    if not all(len(places) for places in scored):
+    if not all(len(indices) for indices in scored):
         return np.zeros(len(epochs), bool)
-    return (epochs >= max(places[0] for places in scored)) & (epochs <= min(places[-1] for places in scored))
+    return (epochs >= max(indices[0] for indices in scored)) & (epochs <= min(indices[-1] for indices in scored))
 
 
 DATASET = PublicDataset(

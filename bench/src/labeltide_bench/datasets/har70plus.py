@@ -53,10 +53,10 @@ def window_means(person: Columns) -> Columns:
     labels = person["label"][: n * WINDOW].reshape(n, WINDOW)
     counts = np.stack([(labels == label).sum(1) for label in LABELS], axis=1)  # (windows, labels)
     means: Columns = {}
-    for place in ("back", "thigh"):
-        axes = np.stack([person[f"{place}_{axis}"] for axis in "xyz"])[:, : n * WINDOW]  # (3, samples)
+    for index in ("back", "thigh"):
+        axes = np.stack([person[f"{index}_{axis}"] for axis in "xyz"])[:, : n * WINDOW]  # (3, samples)
         for axis, values in zip(("x", "y", "z", "mag"), (*axes, np.linalg.norm(axes, axis=0)), strict=True):
-            means[f"{place}_{axis}_mean"] = values.reshape(n, WINDOW).mean(1).astype(np.float32)
+            means[f"{index}_{axis}_mean"] = values.reshape(n, WINDOW).mean(1).astype(np.float32)
     return {
         "subject": person["subject"][:n],
         "window": np.arange(n, dtype=np.int16),

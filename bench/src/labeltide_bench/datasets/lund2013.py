@@ -68,7 +68,7 @@ def _read_trial(archive: ZipFile, stimulus: str, trial: str, paths: dict[str, st
         "stimulus": np.full(n, stimulus),
         "participant": np.full(n, trial.split("_")[0]),
         "sample": np.arange(n, dtype=np.int32),
-        **{name: signals[:, place].astype(np.float32) for name, place in _SIGNALS.items()},
+        **{name: signals[:, index].astype(np.float32) for name, index in _SIGNALS.items()},
         "label_MN": labels["MN"],
         "label_RA": labels["RA"],
         "rate_hz": np.full(n, 500, np.int16),

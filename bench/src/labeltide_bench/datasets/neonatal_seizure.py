@@ -55,9 +55,9 @@ def convert(paths: Sequence[Path], folder: Path) -> None:
 def _find(paths: Sequence[Path], name: str) -> Path:
     """The file of this name among those given, or in the folder given."""
     for path in paths:
-        place = path / name if path.is_dir() else path
-        if place.name == name and place.is_file():
-            return place
+        folder = path / name if path.is_dir() else path
+        if folder.name == name and folder.is_file():
+            return folder
     raise ValueError(f"archives must hold {', '.join(NAMES.values())}. {name} is not among them.")
 
 

@@ -160,7 +160,7 @@ def grid(
     height = top + rows * (panel[1] + row_gap) - row_gap + bottom
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    places = {
+    indices = {
         "left": left / width,
         "right": 1 - right / width,
         "top": 1 - top / height,
@@ -168,7 +168,7 @@ def grid(
         "wspace": gap / panel[0],
         "hspace": row_gap / panel[1],
     }
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey="row", gridspec_kw=places)
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey="row", gridspec_kw=indices)
     for axis in axes.flat:
         axis.xaxis.set_major_locator(MaxNLocator(4 if panel[0] > 1.5 else 3, steps=[1, 2, 5, 10]))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")

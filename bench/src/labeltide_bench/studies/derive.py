@@ -37,8 +37,8 @@ def derive(spec: DatasetSpec, table: pa.Table) -> tuple[pa.Table, list[str]]:
 def _in_order(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     """Rows by sequence, in the order in which sequences first come, then by time."""
     sequences = table[spec.sequence].to_pylist()
-    place = {name: number for number, name in enumerate(dict.fromkeys(sequences))}
-    return table.take(pa.array(np.lexsort((table[spec.time].to_numpy(), [place[name] for name in sequences]))))
+    index = {name: number for number, name in enumerate(dict.fromkeys(sequences))}
+    return table.take(pa.array(np.lexsort((table[spec.time].to_numpy(), [index[name] for name in sequences]))))
 
 
 def _first_rows(spec: DatasetSpec, table: pa.Table) -> np.ndarray:

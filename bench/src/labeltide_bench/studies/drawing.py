@@ -81,8 +81,8 @@ def corrupt_near_boundaries(
     ends = others.cumsum(-1)
     rates = ends[..., -1]  # (n, steps)
     wrong = present & (generator.random(clean.shape) < np.minimum(rates * doubts(clean, features), MOST))
-    places = generator.random(clean.shape) * rates
-    drawn = np.minimum((places[..., None] >= ends).sum(-1), matrices.shape[-1] - 1)
+    indices = generator.random(clean.shape) * rates
+    drawn = np.minimum((indices[..., None] >= ends).sum(-1), matrices.shape[-1] - 1)
     return np.where(wrong, drawn, clean).astype(clean.dtype)
 
 

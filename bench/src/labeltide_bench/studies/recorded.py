@@ -182,11 +182,11 @@ def compare_noise(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Counts, observed and estimated noise, each (bins, classes, classes); NaN in observed rows with few steps."""
     n_classes = len(part.classes)
-    moments, place = np.unique(part.clock, return_inverse=True)
-    place = place.reshape(part.clock.shape)
+    moments, index = np.unique(part.clock, return_inverse=True)
+    index = index.reshape(part.clock.shape)
     both = (compared.recorded >= 0) & (compared.others >= 0)
     at = np.zeros((len(moments), n_classes, n_classes))  # (moments, others' label, recorded)
-    np.add.at(at, (place[both], compared.others[both], compared.recorded[both]), 1)
+    np.add.at(at, (index[both], compared.others[both], compared.recorded[both]), 1)
     matrices = estimator.noise_at(moments)  # (moments, classes, classes)
     bins = np.digitize(moments, edges)
     counts, estimated = np.zeros((2, CLOCK_BINS, n_classes, n_classes))

@@ -44,7 +44,7 @@ def fold_of(groups: Sequence[Hashable], folds: int, seed: int) -> np.ndarray:
     """Grouped cross-validation: the fold (n,) in which each sequence is tested."""
     names = sorted(set(groups))  # type: ignore[type-var]
     order = np.random.default_rng(seed).permutation(len(names))
-    home = {names[place]: number % folds for number, place in enumerate(order)}
+    home = {names[index]: number % folds for number, index in enumerate(order)}
     return np.array([home[name] for name in groups], dtype=np.intp)
 
 

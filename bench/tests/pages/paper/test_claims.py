@@ -32,7 +32,7 @@ def make(errors, draws=4, shape="mixed", q=None, true_noise=None):
 
 
 def rates(dataset, values):
-    return {(dataset, 0.1 + 0.02 * place): value for place, value in enumerate(values)}
+    return {(dataset, 0.1 + 0.02 * index): value for index, value in enumerate(values)}
 
 
 def test_a_method_that_is_better_everywhere_holds():
@@ -210,13 +210,13 @@ def test_a_data_set_counts_if_every_comparison_goes_the_claimed_way():
 
 def test_a_cost_that_the_test_does_not_reject_does_not_hold_however_many_data_sets_are_cheap():
     errors = [{"plugin": 0.2, "anchor": 0.2}] * 7 + [{"plugin": 0.4, "anchor": 0.2}]
-    cells = make({(f"data {place}", 0.0): error for place, error in enumerate(errors)})
+    cells = make({(f"data {index}", 0.0): error for index, error in enumerate(errors)})
     claim = kinds.no_cost("x", cells, [("plugin", "anchor")])
     assert (claim.verdict, claim.support) == (kinds.FAILS, "7 of 8 data sets")
 
 
 def test_all_costs_are_listed_and_the_largest_comes_first():
-    cells = make({(f"data {place}", 0.0): {"plugin": 0.2 + place / 50, "anchor": 0.2} for place in range(1, 8)})
+    cells = make({(f"data {index}", 0.0): {"plugin": 0.2 + index / 50, "anchor": 0.2} for index in range(1, 8)})
     claim = kinds.no_cost("x", cells, [("plugin", "anchor")])
-    named = [f"plugin on data {place}: +{2 * place:.1f}" for place in range(7, 0, -1)]
+    named = [f"plugin on data {index}: +{2 * index:.1f}" for index in range(7, 0, -1)]
     assert f"one point or more for {', '.join(named)}." in claim.why

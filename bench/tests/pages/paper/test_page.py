@@ -17,7 +17,7 @@ def page(page_folder):
 
 
 def test_every_table_and_figure_of_the_paper_is_there_by_its_number(page):
-    for number in ["Table 1", "Table 2", "Table 3", "Table 4", *(f"Figure {place}" for place in range(1, 12))]:
+    for number in ["Table 1", "Table 2", "Table 3", "Table 4", *(f"Figure {index}" for index in range(1, 12))]:
         anchor = number.lower().replace(" ", "-")
         assert f'<section id="{anchor}"' in page, number
         assert re.search(rf'<h2 id="{anchor}-title">{number}\b', page), number

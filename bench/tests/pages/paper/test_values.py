@@ -41,4 +41,4 @@ def test_the_papers_error_of_q_is_the_mean_absolute_error_of_an_entry():
 
 
 def test_figures_are_numbered_in_the_order_of_the_paper():
-    assert [figure.number for figure in FIGURES if figure.in_paper] == [f"Figure {place}" for place in range(5, 12)]
+    assert [figure.number for figure in FIGURES if figure.in_paper] == [f"Figure {index}" for index in range(5, 12)]

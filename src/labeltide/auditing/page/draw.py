@@ -47,12 +47,12 @@ class Drawer:
     def overall(self) -> list[Panel]:
         """The error rate of all labels, once for wide and once for narrow screens."""
         values, *band = self.line(self.curves[0])
-        said = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
+        sentence = change_sentence(self.audit["temporality"], self.clock, self.ends) if is_noisy(self.audit) else ""
         panels = []
         for name, size in (("wide", WIDE), ("narrow", NARROW)):
             curve = Curve(values, [band], marks=self._marks(size))
             drawing = self._draw(curve, "Share of wrong labels over the clock", top_of(values, band[1]), size)
-            panels.append(Panel(name, drawing, sentence=said))
+            panels.append(Panel(name, drawing, sentence=sentence))
         return panels
 
     def by_class(self) -> list[Panel]:
@@ -82,8 +82,8 @@ class Drawer:
             name = str(curve["annotator"])
             drawing = self._draw(Curve(values, [band]), f"Wrong labels of annotator {display_name(name)}", top)
             known = name in tests and is_noisy(self.audit)
-            said = change_sentence(tests[name], self.clock, self.ends) if known else ""
-            panels.append(Panel(name, drawing, _mean(values), sentence=said))
+            sentence = change_sentence(tests[name], self.clock, self.ends) if known else ""
+            panels.append(Panel(name, drawing, _mean(values), sentence=sentence))
         return panels
 
     def _draw(self, curve: Curve, what: str, top: float, size: tuple[int, int] | None = None) -> Markup:
@@ -98,7 +98,7 @@ class Drawer:
         if not len(points) or len(points) != len(values) or not np.isfinite(values).any():
             return None
         high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
-        at = [self.clock.moment(float(points[place])) for place in (high, low)]
+        at = [self.clock.moment(float(points[index])) for index in (high, low)]
         alt = f"Fleiss' kappa over the clock: highest {values[high]:.2f} {at[0]}, lowest {values[low]:.2f} {at[1]}."
         frame = Frame(self.clock, self.ends, 1.0, NARROW, is_share=False)
         return draw_svg([Curve(np.clip(values, 0, 1))], points, frame, alt)
@@ -126,7 +126,7 @@ class Drawer:
             return found | {"grid": [[panel(true, recorded) for recorded in range(count)] for true in range(count)]}
         size = np.where(off, np.nan_to_num(mean, nan=0.0).max(axis=0), -1)
         order = np.argsort(-size, axis=None, kind="stable")[:PAIRS]
-        cells = [divmod(int(place), count) for place in order]
+        cells = [divmod(int(index), count) for index in order]
         pairs = [(self.classes[true], self.classes[recorded], panel(true, recorded)) for true, recorded in cells]
         return found | {"pairs": pairs}
 
@@ -143,10 +143,10 @@ class Drawer:
         """The worst and the best moment, where the change is sure."""
         test, marks = self.audit["temporality"], list[tuple[float, float, str]]()
         for word in ("worst", "best") if is_temporal(self.audit) else ():
-            place, share = read_numbers(test, f"{word}_at", f"{word}_rate")
-            if np.isfinite([place, share]).all() and self.ends[0] <= place <= self.ends[1]:
-                at = self.clock.short(place)
-                marks.append((place, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))
+            moment, share = read_numbers(test, f"{word}_at", f"{word}_rate")
+            if np.isfinite([moment, share]).all() and self.ends[0] <= moment <= self.ends[1]:
+                at = self.clock.short(moment)
+                marks.append((moment, share, f"{word}: {percent(share)} at {at}" if size == WIDE else f"{word} {at}"))
         return marks
 
 
@@ -173,13 +173,13 @@ class Curve:
     values: np.ndarray
     bands: Sequence[Sequence[np.ndarray]] = ()  # lower and upper ends, at most two
     colour: int = -1  # number of the class, -1 for the page's accent
-    marks: Sequence[tuple[float, float, str]] = field(default=())  # place, height, words
+    marks: Sequence[tuple[float, float, str]] = field(default=())  # moment, height, words
     dashed: bool = False
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The axes: where a place on the clock and a share lie in the drawing."""
+    """The axes: where a moment of the clock and a share lie in the drawing."""
 
     clock: Clock
     ends: tuple[float, float]
@@ -268,7 +268,7 @@ def alt_text(values: np.ndarray, points: np.ndarray, clock: Clock) -> str:
     if not np.isfinite(values).any():
         return "no estimate"
     high, low = int(np.nanargmax(values)), int(np.nanargmin(values))
-    ends = [f"{percent(float(values[place]))} {clock.moment(float(points[place]))}" for place in (high, low)]
+    ends = [f"{percent(float(values[index]))} {clock.moment(float(points[index]))}" for index in (high, low)]
     return f"{percent(float(np.nanmean(values)))} on average, highest {ends[0]}, lowest {ends[1]}"
 
 
@@ -290,9 +290,9 @@ def _axes(frame: Frame) -> str:
     left, right, _, bottom = frame.margins
     floor, parts = height - bottom, []
     step = nice_step(frame.top / (5 if height > 180 else 3))
-    for place in range(round(frame.top / step) + 1):
-        y = float(frame.y(place * step))
-        label = f"{100 * place * step:.4g} %" if frame.is_share else f"{place * step:.2g}"
+    for number in range(round(frame.top / step) + 1):
+        y = float(frame.y(number * step))
+        label = f"{100 * number * step:.4g} %" if frame.is_share else f"{number * step:.2g}"
         parts.append(f'<path class="grid" d="M{left} {y:.1f}H{width - right}"/>')
         parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     for value in frame.clock.ticks(*frame.ends, 12 if width > 500 else 4):
@@ -322,11 +322,11 @@ def _small_axes(frame: Frame) -> str:
     return f'<path class="grid" d="{box}"/>{"".join(labels)}'
 
 
-def _mark(frame: Frame, place: float, share: float, words: str) -> str:
+def _mark(frame: Frame, moment: float, share: float, words: str) -> str:
     """A point with its words: above a peak, below a dip where there is room, and within the drawing."""
     width, height = frame.size
     left, right, top, bottom = frame.margins
-    x, y = float(frame.x(place)), float(frame.y(share))
+    x, y = float(frame.x(moment)), float(frame.y(share))
     is_dip = share < frame.top / 2
     down = (26 if height - bottom - y > 34 else -22) if is_dip else (-16 if y - top > 24 else 28)
     half = 3.6 * len(words)

@@ -241,7 +241,7 @@ class Clock:
         return (low, high) if high > low else (low - 0.5, low + 0.5)
 
     def ticks(self, low: float, high: float, most: int) -> list[float]:
-        """Places on the axis at which a person expects a number."""
+        """Values on the axis at which a person expects a number."""
         if self.kind == "hour_of_day" and high - low >= 6:
             step = next(
                 step for step in (1.0, 2.0, 3.0, 4.0, 6.0, 12.0, 24.0) if (high - low) / step <= most or step == 24.0
@@ -251,9 +251,9 @@ class Clock:
         else:
             step = nice_step((high - low) / most)
         first = math.ceil(low / step - 1e-9)
-        places = [round(place * step, 10) for place in range(first, math.floor(high / step + 1e-9) + 1)]
+        values = [round(number * step, 10) for number in range(first, math.floor(high / step + 1e-9) + 1)]
         # The last midnight is the first day again: "Mon" twice would mislead.
-        return [value for value in places if not (self.kind == "day_of_week" and value == 7)]
+        return [value for value in values if not (self.kind == "day_of_week" and value == 7)]
 
 
 class View(NamedTuple):

@@ -32,6 +32,7 @@ from labeltide.auditing.page.draw import (
 from labeltide.auditing.page.format import Clock, View, clock_views, display_name, number, numbers, p_value, percent
 from labeltide.auditing.page.payload import Results, build_payload, embed
 from labeltide.auditing.results import PAGE
+from labeltide.tables.files import check_new_file
 
 SCRIPTS = ("audit_base.js", "audit_issues.js", "audit_timeline.js", "audit_view.js", "audit_curves.js")
 
@@ -139,17 +140,9 @@ def write_consensus(path: Path, summary: Mapping[str, Any]) -> None:
     write_atomically(path, text.encode("utf-8", "replace"))
 
 
-def check_page_path(path: Path) -> None:
-    """Refuse a page of another kind, or one that is there already."""
-    if path.suffix.lower() != ".html":
-        raise ValueError(f"The page of a comparison must end in .html. Got {str(path)!r}.")
-    if path.exists():
-        raise ValueError(f"The page must be new. {str(path)!r} is there already; remove it or name another with --out.")
-
-
 def write_comparison(compare: Mapping[str, Any], path: Path) -> Path:
     """Write the comparison as one page that needs nothing else."""
-    check_page_path(path)
+    check_new_file(path, ".html")
     text = environment().get_template("compare.html").render(compare=comparison_view(compare))
     write_atomically(path, text.encode("utf-8", "replace"))
     return path

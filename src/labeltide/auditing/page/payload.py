@@ -64,9 +64,9 @@ def build_payload(results: Results) -> dict[str, Any]:
         for name in names:
             _number_of(name, words[kind])
     issues = _issues(results, words)
-    described, timelines, place_of_row = _timelines(results, words)
-    places = [place_of_row.get(row, (-1, -1)) for row in issues["row"]]
-    issues["timeline"], issues["step"] = ([place[which] for place in places] for which in (0, 1))
+    described, timelines, step_of_row = _timelines(results, words)
+    found_at = [step_of_row.get(row, (-1, -1)) for row in issues["row"]]
+    issues["timeline"], issues["step"] = ([each[which] for each in found_at] for which in (0, 1))
     of_recordings = bool(audit.get("recordings"))
     found = None if of_recordings else format_of(str(audit["table"]["name"]))
     are_dates = any(":" in time or time.count("-") > 1 for time in issues["time"][:9] if time)
@@ -125,10 +125,10 @@ def _issues(results: Results, words: dict[str, SharedTexts]) -> dict[str, Any]:
     own = [name for name in columns if _words_of(name) == name and name != "annotator"]
     for name in own:
         texts, seen = list(words.get(name, ())), set[int]()
-        for place, which in enumerate(columns[name]):
+        for row, which in enumerate(columns[name]):
             if which >= 0 and which not in seen:
                 seen.add(which)
-                cost[place] += 6 + len(_shown(texts[which]).encode())
+                cost[row] += 6 + len(_shown(texts[which]).encode())
     kept = int(np.searchsorted(np.cumsum(cost), ISSUE_BYTES, side="right"))
     if kept < rows:  # drop the texts that only rows left out would have used
         for name in own:
@@ -158,11 +158,11 @@ def _timelines(
         return [], [], {}
     labels = results.labels_of([str(each["sequence"]) for each in described])
     of_sequence: dict[str, list[int]] = {}
-    for place, name in enumerate(labels["sequence"].to_pylist()):
-        of_sequence.setdefault(name, []).append(place)
+    for index, name in enumerate(labels["sequence"].to_pylist()):
+        of_sequence.setdefault(name, []).append(index)
     built: dict[int, tuple[dict[str, Any], list[tuple[int, int]]]] = {}
     spent = 0
-    for at in sorted(range(len(described)), key=lambda place: (place > 0, not described[place].get("planned"), place)):
+    for at in sorted(range(len(described)), key=lambda index: (index > 0, not described[index].get("planned"), index)):
         each = described[at]
         lines = labels.take(pa.array(of_sequence.get(str(each["sequence"]), []), pa.int64()))
         steps = _steps(each["rows"], lines)
@@ -172,11 +172,11 @@ def _timelines(
             break
         rows = lines["row"].to_pylist()
         built[at] = (timeline, [(row, step) for row, step in zip(rows, steps, strict=True) if step >= 0])
-    places: dict[int, tuple[int, int]] = {}
+    step_of_row: dict[int, tuple[int, int]] = {}
     for index, at in enumerate(sorted(built)):
         for row, step in built[at][1]:
-            places.setdefault(row, (index, step))
-    return [described[at] for at in sorted(built)], [built[at][0] for at in sorted(built)], places
+            step_of_row.setdefault(row, (index, step))
+    return [described[at] for at in sorted(built)], [built[at][0] for at in sorted(built)], step_of_row
 
 
 def _timeline(
@@ -260,7 +260,7 @@ def as_numbers(drawer: Drawer) -> tuple[list[str], list[list[str]]]:
     names, of_classes = drawer.classes[:8], drawer.class_rates()
     columns = [
         drawer.line(drawer.curves[0]),
-        *(tuple(each[place] for each in of_classes[:3]) for place in range(len(names))),
+        *(tuple(each[code] for each in of_classes[:3]) for code in range(len(names))),
     ]
     rows = []
     for at in thinned(len(drawer.points), MOMENTS):
@@ -319,9 +319,9 @@ class Results:
         wanted = pa.array([sound(name) for name in sequences], pa.string())
         for batch in parts:
             table = pa.Table.from_batches([batch])
-            places = pa.array(range(start, start + len(table)), pa.int64())
+            positions = pa.array(range(start, start + len(table)), pa.int64())
             start += len(table)
-            table = table.append_column("position", places)
+            table = table.append_column("position", positions)
             kept.append(table.filter(pc.is_in(table["sequence"].cast(pa.string()), wanted)))
         if not kept:
             empty = self.labels if isinstance(self.labels, pa.Table) else pq.read_table(self.labels)

@@ -151,8 +151,8 @@ def check_limit(audit: Mapping[str, Any], limit: float) -> LimitCheck:
     untold = found.get("answer") == CANNOT_BE_TOLD
     if untold or not is_known(rate, lower):
         reason = str(found.get("reason")) if untold else "The interval is not known."
-        said = f"Whether more than {percent(limit)} of the labels are wrong cannot be estimated. {reason}"
-        return LimitCheck(limit, None, None, said)
+        sentence = f"Whether more than {percent(limit)} of the labels are wrong cannot be estimated. {reason}"
+        return LimitCheck(limit, None, None, sentence)
     is_above = lower > limit
     about = f"about {percent(rate)} of the labels are wrong (95 % interval {interval(lower, upper)})"
     rule = "the lower end is above" if is_above else "the lower end is not above"
@@ -180,7 +180,7 @@ def audit_document(audit: Mapping[str, Any], folder: Path | None, check: LimitCh
             kind: {name: amount for name, amount in found.items() if name != "first"}
             for kind, found in (compare["issues"] or {}).items()
         }
-        kept = {name: compare[name] for name in ("old", "new", "matched", "rate", "classes", "said")}
+        kept = {name: compare[name] for name in ("old", "new", "matched", "rate", "classes", "messages")}
         compare = kept | {"issues": counts or None}
     return _document(
         {
@@ -218,7 +218,7 @@ def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check:
         likelier = "" if recorded == suggested else f", more likely {suggested}"
         words = f"{_where(issue)}: recorded {recorded}{likelier}. {issue['reason'] or ''} "
         words += f"The label is right with probability {percent(issue['probability_right'])}."
-        yield _command("warning", words, {**_place(table, issue["row"]), "title": "Label to check"})
+        yield _command("warning", words, {**_location(table, issue["row"]), "title": "Label to check"})
     if len(issues) > len(shown):
         yield _command("notice", f"{len(issues) - len(shown):,} more labels to check are in issues.csv.", {})
     names = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
@@ -239,15 +239,15 @@ def github_comparison(compare: Mapping[str, Any]) -> Iterator[str]:
     for issue in shown:
         words = f"{_where(issue)}: recorded {display_name(issue['recorded_now'])}, which was not an issue before. "
         words += f"It is right with probability {percent(number(issue['probability_right_now']))}."
-        place = _place(Path(compare["new"]["name"]), issue["row_now"])
-        yield _command("warning", words, {**place, "title": "New label to check"})
+        location = _location(Path(compare["new"]["name"]), issue["row_now"])
+        yield _command("warning", words, {**location, "title": "New label to check"})
     if found["count"] > len(shown):
         yield _command("notice", f"{found['count'] - len(shown):,} more labels to check are new.", {})
     yield from _compared(compare)
 
 
 def _compared(compare: Mapping[str, Any]) -> Iterator[str]:
-    words = [rate_sentence(compare["rate"]), issues_sentence(compare), *compare["said"]]
+    words = [rate_sentence(compare["rate"]), issues_sentence(compare), *compare["messages"]]
     yield _command("notice", " ".join(words), {"title": "Then and now"})
 
 
@@ -261,11 +261,11 @@ def _escaped(value: Any, letters: str) -> str:
     return "".join(f"%{ord(letter):02X}" if letter in f"{letters}\r\n" else letter for letter in str(value))
 
 
-def _place(table: Path, row: int) -> dict[str, Any]:
+def _location(table: Path, row: int) -> dict[str, Any]:
     """The file, and the line in it where the file is text: after one line of names, counted from 1."""
-    place: dict[str, Any] = {"file": table.as_posix()}
+    location: dict[str, Any] = {"file": table.as_posix()}
     is_plain = table.name.lower().endswith((".csv", ".tsv"))
-    return place | ({"line": row + 2} if is_plain else {})
+    return location | ({"line": row + 2} if is_plain else {})
 
 
 def _where(issue: Mapping[str, Any]) -> str:

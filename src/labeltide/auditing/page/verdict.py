@@ -53,7 +53,7 @@ class Card:
     question: str
     answer: str
     detail: str
-    link: tuple[str, str] | None = None  # place on the page, words
+    link: tuple[str, str] | None = None  # anchor on the page, words
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,10 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
     moving = [view for view in views if is_temporal(view.audit)]
     if not moving:
         return f"{much}. Whether the error rate changes {' or '.join(view.clock.over for view in views)} is not clear."
-    said = [f"{view.clock.over}: {words}" if (words := shape_words(view)) else view.clock.over for view in moving]
+    changes = [f"{view.clock.over}: {words}" if (words := shape_words(view)) else view.clock.over for view in moving]
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
-    return f"{much}. The error rate changes {'; '.join(said)}.{end}"
+    return f"{much}. The error rate changes {'; '.join(changes)}.{end}"
 
 
 def condition(audit: Mapping[str, Any]) -> str:
@@ -410,11 +410,11 @@ def units(test: Mapping[str, Any]) -> str:
 def units_behind(test: Mapping[str, Any]) -> str:
     """How a test was made, by its method."""
     method, windows = test.get("method"), count(number(test.get("n_units")), "window")
-    said = {
+    words = {
         "people": f" The units of the test are {units(test)}.",
         "permutations": f" The times of {windows} were permuted, assuming independent windows.",
     }
-    return said.get(str(method), "")
+    return words.get(str(method), "")
 
 
 TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says what they mean
@@ -462,7 +462,7 @@ def prevalence_caveat(agreement: Mapping[str, Any]) -> str:
     )
 
 
-# What was read of a table and what was decided about it, said before anything is fitted.
+# What was read of a table and what was decided about it, stated before anything is fitted.
 
 COLUMNS = 40  # lines of the overview on a terminal
 HEADS = ("column", "type", "missing", "levels", "role", "")
@@ -485,15 +485,17 @@ def reading_text(table: Mapping[str, Any]) -> str:
         lines.append("  ".join(["", *cells, *([row[-1]] if row[-1] else [])]))
     if len(overview) > COLUMNS:
         lines.append(f"  ... and {len(overview) - COLUMNS} more, which audit.json and the page list")
-    return "\n".join([*lines, "Decided", *(f"  - {terminal_text(sentence)}" for sentence in table.get("said") or [])])
+    return "\n".join(
+        [*lines, "Decided", *(f"  - {terminal_text(sentence)}" for sentence in table.get("messages") or [])]
+    )
 
 
 def reading_line(table: Mapping[str, Any]) -> str:
     """Columns, used columns and decisions in half a sentence."""
-    overview, said = table.get("overview") or [], table.get("said") or []
+    overview, messages = table.get("overview") or [], table.get("messages") or []
     used = sum(column["role"] != LEFT_OUT for column in overview)
     parts = [f"{count(len(overview), 'column')}, {used:,} of them used"] if overview else []
-    return "; ".join([*parts, count(len(said), "decision")])
+    return "; ".join([*parts, count(len(messages), "decision")])
 
 
 # A comparison of two audits in words: for a terminal, and for the page.
@@ -517,7 +519,7 @@ def baseline_text(compare: Mapping[str, Any], first: str = "Baseline") -> str:
         first: rate_sentence(compare["rate"]),
         "Issues": issues_sentence(compare),
         "Classes": classes_sentence(compare),
-        "Careful": " ".join(compare["said"]),
+        "Careful": " ".join(compare["messages"]),
     }
     return "\n".join(f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text)
 
@@ -528,9 +530,9 @@ def rate_sentence(rate: Mapping[str, Any]) -> str:
     if not is_known(then, now):
         return "The share of wrong labels is not known in both audits."
     p, difference = number(rate["p_value"]), number(rate["difference"])
-    said = f"{percent(then)} then, {percent(now)} now"
+    rates = f"{percent(then)} then, {percent(now)} now"
     if not is_known(p):
-        return f"{said}. The difference cannot be tested, because an interval is missing."
+        return f"{rates}. The difference cannot be tested, because an interval is missing."
     low, high, method = number(rate["lower"]), number(rate["upper"]), "z-test of two independent estimates"
     if rate["method"] == "people":
         paired = f", {rate['n_paired']} of them in both audits and paired" if rate["n_paired"] else ""
@@ -539,9 +541,9 @@ def rate_sentence(rate: Mapping[str, Any]) -> str:
         ends = (low, high) if difference > 0 else (-high, -low)
         more = "higher" if difference > 0 else "lower"
         moved = f"{points(abs(difference))} {more} (95 % interval {points_range(*ends)})"
-        return f"{said}: {moved}, {p_value(p)}; {method}."
+        return f"{rates}: {moved}, {p_value(p)}; {method}."
     test = f"(95 % interval {points_range(low, high)}, {p_value(p)}); {method}"
-    return f"{said}. There is no evidence of a difference {test}."
+    return f"{rates}. There is no evidence of a difference {test}."
 
 
 def issues_sentence(compare: Mapping[str, Any]) -> str:
@@ -613,10 +615,12 @@ def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
     names = join_words([in_quotes(each["annotator"]) for each in more])
     cards.append(Card("Who differs more?", names or NOBODY, why, ("who", "Who differs how")))
     moved = sorted((each for each in people if number(each["change_p"]) < SURE), key=lambda each: each["change_p"])
-    said = [f"{in_quotes(each['annotator'])}: {change_words(each)}, {p_value(each['change_p'])}." for each in moved[:3]]
+    changes = [
+        f"{in_quotes(each['annotator'])}: {change_words(each)}, {p_value(each['change_p'])}." for each in moved[:3]
+    ]
     names = join_words([in_quotes(each["annotator"]) for each in moved])
     over = Clock.read(found["clock"]).over
-    why = " ".join(said) or f"No change {over} was shown."
+    why = " ".join(changes) or f"No change {over} was shown."
     if not any(is_known(number(each["change_p"])) for each in people):
         why = "This needs at least five recordings by one annotator."
     cards.append(Card(f"Who changes {over}?", names or NOBODY, why, ("when", "The curves")))

@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     const int8_t *labels;    /* (sets, rows, steps, annotators) */
     const int64_t *lengths;  /* (rows,) */
-    const int64_t *places;   /* (rows, steps), on the clock grid */
+    const int64_t *grid_index; /* (rows, steps), on the clock grid */
     const float *evidence;   /* (sets, rows, steps, classes) or null */
     const int8_t *trusted;   /* (rows, steps) or null */
     const int8_t *jumps;     /* (rows, steps) or null: which gap lies before each step, 0 for none */
@@ -101,7 +101,7 @@ INLINE void read_kept(const Kept *kept, const float *here, float bursts, int64_t
 static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t member, int64_t row, int64_t t, int l) {
     const int64_t C = s->classes, A = s->annotators, size = s->points * C * C, padded = (C + LANES - 1) / LANES * LANES;
     const int8_t *now = d->labels + ((d->label_of[member] * s->rows + row) * s->steps + t) * A, *before = now - A;
-    const int64_t *place = d->places + row * s->steps + t;
+    const int64_t *point = d->grid_index + row * s->steps + t;
     const int known = d->trusted ? d->trusted[row * s->steps + t] : -1, jump = d->jumps && d->jumps[row * s->steps + t];
     int64_t labelled = 0;
     for (int64_t a = 0; a < A; a++) {
@@ -109,8 +109,8 @@ static void read_pairs(const Shape *s, const Tensors *d, const Block *b, int64_t
         const float *Q = d->matrices + (member * s->groups + (s->groups > 1 ? a : 0)) * size;
         float *own = b->room + 5 * labelled * padded;
         b->kept_of[labelled] = (Kept){own, own + padded, own + 2 * padded, own + 3 * padded, own + 4 * padded,
-                                      jump || before[a] < 0 ? NULL : Q + place[-1] * C * C, before[a], 0.0f, 0.0f};
-        read_kept(b->kept_of + labelled++, Q + place[0] * C * C, d->bursts[member], C, now[a]);
+                                      jump || before[a] < 0 ? NULL : Q + point[-1] * C * C, before[a], 0.0f, 0.0f};
+        read_kept(b->kept_of + labelled++, Q + point[0] * C * C, d->bursts[member], C, now[a]);
     }
     for (int64_t i = 0; i < C; i++) {
         for (int64_t a = 0; a < labelled; a++) {
@@ -171,12 +171,12 @@ static void read_block(const Shape *s, const Tensors *d, const Block *b, int64_t
             for (int64_t i = 0; i < C; i++)
                 likelihood[i * ROWS] = 1.0f, ratio[i * ROWS] = b->evidence[(t * C + i) * ROWS + l] = 0.0f;
             if (!real) continue;
-            const int64_t place = d->places[row * T + t];
+            const int64_t point = d->grid_index[row * T + t];
             for (int64_t a = 0; a < A; a++) {
                 const int recorded = labels[t * A + a];
                 if (recorded < 0) continue;
                 const int64_t group = s->groups > 1 ? a : 0;
-                const float *Q = d->matrices + ((member * s->groups + group) * s->points + place) * C * C + recorded;
+                const float *Q = d->matrices + ((member * s->groups + group) * s->points + point) * C * C + recorded;
                 for (int64_t i = 0; i < C; i++) likelihood[i * ROWS] *= Q[i * C];
             }
             const int known = d->trusted ? d->trusted[row * T + t] : -1;
@@ -278,7 +278,7 @@ static void count_step(const Shape *s, const Tensors *d, const float *gamma, con
             if (labels[a] < 0) continue;
             const int64_t group = s->groups > 1 ? a : 0;
             float *counts = d->counts +
-                            ((member * s->groups + group) * s->points + d->places[row * T + t]) * C * C + labels[a];
+                            ((member * s->groups + group) * s->points + d->grid_index[row * T + t]) * C * C + labels[a];
             for (int64_t i = 0; i < C; i++) counts[i * C] += weights[l] * gamma[i * ROWS + l];
         }
     }

@@ -40,7 +40,7 @@ INLINE int64_t head_width(const Task *s) { return (s->classes + LANES - 1) / LAN
 static float *make_room(Tile *tile, const Task *s, int backward) {
     const int64_t hidden = padded(s), block = ROWS * hidden, width = head_width(s);
     const struct {
-        float **place;
+        float **pointer;
         int64_t size;
     } parts[] = {
         {&tile->weight_input, s->inputs * 3 * hidden},
@@ -63,7 +63,7 @@ static float *make_room(Tile *tile, const Task *s, int backward) {
     int64_t all = 0;
     for (int i = 0; i < count; i++) all += in_lines(parts[i].size);
     float *memory = room(all), *next = memory;
-    for (int i = 0; memory && i < count; next += in_lines(parts[i].size), i++) *parts[i].place = next;
+    for (int i = 0; memory && i < count; next += in_lines(parts[i].size), i++) *parts[i].pointer = next;
     return memory;
 }
 
@@ -177,9 +177,9 @@ INLINE void write_out(const Task *s, const Tile *tile, const int64_t hidden, con
 INLINE int64_t kept_size(const Task *s) {
     return (5 * s->steps + 1) * ROWS * padded(s) + in_lines(s->steps * ROWS * s->inputs);
 }
-INLINE void keep_in(Tile *tile, const Task *s, float *place) {
+INLINE void keep_in(Tile *tile, const Task *s, float *memory) {
     const int64_t block = ROWS * padded(s);
-    tile->states = place;
+    tile->states = memory;
     tile->kept = tile->states + (s->steps + 1) * block;
     tile->x = tile->kept + s->steps * 4 * block;
 }

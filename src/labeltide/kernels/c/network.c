@@ -146,11 +146,11 @@ EXPORT int labeltide_network_forward(const Network *s, Work *work) {
     float *scratch = room(2 * s->classes);
     if (!scratch) return 1;
     for (int64_t item; (item = next_item(work)) < work->items;) {
-        const int64_t member = item / each, place = item % each;
-        if (place < tiles)
-            forward_tile(s, member, place, scratch);
+        const int64_t member = item / each, part = item % each;
+        if (part < tiles)
+            forward_tile(s, member, part, scratch);
         else
-            turn_weights(s, member, place - tiles + 1);
+            turn_weights(s, member, part - tiles + 1);
     }
     release(scratch);
     return 0;
@@ -245,10 +245,10 @@ static void weight_gradient(const Network *s, int64_t member, int64_t layer, int
 
 EXPORT int labeltide_network_gradients(const Network *s, Work *work) {
     for (int64_t item; (item = next_item(work)) < work->items;) {
-        int64_t place = item % (work->items / s->members), layer = 0;
-        for (; place >= parts_of(s, layer); layer++) place -= parts_of(s, layer);
-        const int64_t inputs = inputs_of(s, layer), last = (place + 1) * FEW;
-        weight_gradient(s, item / (work->items / s->members), layer, place * FEW, last < inputs ? last : inputs);
+        int64_t part = item % (work->items / s->members), layer = 0;
+        for (; part >= parts_of(s, layer); layer++) part -= parts_of(s, layer);
+        const int64_t inputs = inputs_of(s, layer), last = (part + 1) * FEW;
+        weight_gradient(s, item / (work->items / s->members), layer, part * FEW, last < inputs ? last : inputs);
     }
     return 0;
 }

@@ -22,7 +22,7 @@ typedef struct {
     const uint8_t *mask;     /* (table, steps) */
     const float *weights;    /* (members, table) */
     const float *targets;    /* (members, table, steps, classes), soft labels in place of the labels, or NULL */
-    const int64_t *places;   /* (table, steps), on the clock grid; NULL where step t is point t */
+    const int64_t *grid_index; /* (table, steps), on the clock grid; NULL where step t is point t */
     const float *logits;     /* (members, batch, steps, classes) */
     const float *matrices;   /* (members, groups, points, classes, classes), or NULL for Q = I */
     const float *linear, *quadratic; /* (members,) or NULL */
@@ -77,7 +77,7 @@ INLINE const int8_t *labels_of(const Objective *s, int64_t member, int64_t row, 
 /* The sequences with a nonzero weight at one step, stored as columns: (..., width). */
 typedef struct {
     int64_t width, count;
-    int64_t *rows, *places;                    /* in the table, and in the batch */
+    int64_t *rows, *positions;                 /* in the table, and in the batch */
     float *weights, *x, *shares, *whole, *joint; /* logits, softmax and log-sum; logits plus log Q of the recorded label */
     float *mass; /* the summed target; 1 for labels */
     float *explained, *parts; /* (annotators, classes, width), (width,): the true label given the recorded; its log-sum */
@@ -86,8 +86,8 @@ typedef struct {
 static int64_t column_size(const Objective *s) { return in_lines(s->batch) * (8 + (3 + s->annotators) * s->classes); }
 static void place_column(Column *c, const Objective *s, float *memory) {
     const int64_t width = in_lines(s->batch), classes = s->classes * width;
-    c->width = width, c->rows = (int64_t *)memory, c->places = c->rows + width;
-    c->weights = (float *)(c->places + width), c->x = c->weights + width, c->shares = c->x + classes;
+    c->width = width, c->rows = (int64_t *)memory, c->positions = c->rows + width;
+    c->weights = (float *)(c->positions + width), c->x = c->weights + width, c->shares = c->x + classes;
     c->whole = c->shares + classes, c->joint = c->whole + width, c->parts = c->joint + classes;
     c->mass = c->parts + width, c->explained = c->mass + width;
 }
@@ -102,7 +102,7 @@ static void take_column(const Objective *s, Column *c, int64_t member, int64_t t
             memset(s->grad_logits + at, 0, (size_t)classes * sizeof(float));
             continue;
         }
-        c->rows[c->count] = row, c->places[c->count] = at, c->weights[c->count] = weight, c->mass[c->count] = 1.0f;
+        c->rows[c->count] = row, c->positions[c->count] = at, c->weights[c->count] = weight, c->mass[c->count] = 1.0f;
         for (int64_t i = 0; i < classes; i++) c->x[i * width + c->count] = s->logits[at + i];
         c->count++;
     }
@@ -120,7 +120,7 @@ static float explain(const Objective *s, Column *c, int64_t member, int64_t t, i
     float *explained = c->explained + annotator * classes * width, loss = 0.0f;
     for (int64_t j = 0; j < c->count; j++) {
         const int64_t row = c->rows[j], label = labels_of(s, member, row, t)[annotator];
-        const float *log = logs + (s->places ? s->places[row * s->steps + t] : t) * size;
+        const float *log = logs + (s->grid_index ? s->grid_index[row * s->steps + t] : t) * size;
         for (int64_t i = 0; i < classes; i++) {
             if (through)
                 c->joint[i * width + j] = c->x[i * width + j] + (label < 0 ? 0.0f : log[i * classes + label]);
@@ -168,7 +168,8 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
     for (int64_t j = 0; j < c->count; j++) {
         const int64_t row = c->rows[j];
         const int8_t *labels = labels_of(s, member, row, t);
-        const int64_t point = (member * s->groups * s->points + (s->places ? s->places[row * s->steps + t] : t)) * size;
+        const int64_t at = s->grid_index ? s->grid_index[row * s->steps + t] : t;
+        const int64_t point = (member * s->groups * s->points + at) * size;
         const int64_t apart = s->groups > 1 ? s->points * size : 0; /* from one annotator's Q to the next */
         const float weight = scale * c->weights[j];
         for (int64_t i = 0; i < classes; i++) {
@@ -181,7 +182,7 @@ static void one_step(const Objective *s, Column *c, int64_t member, int64_t t, d
                 if (s->matrices && a < s->noisy && s->matrices[entry] >= FLT_MIN) /* the gradient is zero where Q is exactly zero */
                     s->grad_matrices[entry] -= weight * share / s->matrices[entry];
             }
-            s->grad_logits[c->places[j] + i] = weight * grad;
+            s->grad_logits[c->positions[j] + i] = weight * grad;
         }
     }
 }
@@ -197,13 +198,13 @@ EXPORT int labeltide_objective(const Objective *s, Work *work) {
     int64_t holds = -1;
     double all = 0.0;
     for (int64_t item; (item = next_item(work)) < work->items;) {
-        const int64_t member = item / each, first = s->places ? 0 : item % each * STEPS;
-        const int64_t last = s->places || first + STEPS > s->steps ? s->steps : first + STEPS;
+        const int64_t member = item / each, first = s->grid_index ? 0 : item % each * STEPS;
+        const int64_t last = s->grid_index || first + STEPS > s->steps ? s->steps : first + STEPS;
         if (member != holds) all = count_labels(s, member);
         holds = member;
         for (int64_t group = 0; group < (s->matrices ? s->groups : 0); group++) {
             const int64_t from = group * points * size, own = member * s->groups * points * size;
-            for (int64_t i = from + first * size; i < from + (s->places ? points : last) * size; i++) {
+            for (int64_t i = from + first * size; i < from + (s->grid_index ? points : last) * size; i++) {
                 const float value = s->matrices[own + i];
                 logs[i] = logf(value < FLT_MIN ? FLT_MIN : value); /* NaN stays NaN */
                 s->grad_matrices[own + i] = 0.0f;

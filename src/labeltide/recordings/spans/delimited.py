@@ -150,10 +150,10 @@ def _from_columns(names: list[str], lines: list[list[str]], stem: str) -> SpanFi
         raise ValueError("there is no column of durations or ends. Name it duration or end")
     if VIEW in names and SELECTION in names:
         lines = list({_cell(line, names.index(SELECTION)): line for line in lines}.values())
-    columns = {role: [_cell(line, place) for line in lines] for role, place in indices.items() if place is not None}
+    columns = {role: [_cell(line, index) for line in lines] for role, index in indices.items() if index is not None}
     for role in ("annotator", "recording"):
-        if (place := indices[role]) is not None:
-            columns[role] = _names(lines, place, columns[role])
+        if (index := indices[role]) is not None:
+            columns[role] = _names(lines, index, columns[role])
     onset = _numbers(columns["onset"])
     if indices["duration"] is not None:
         duration = _numbers(columns["duration"])
@@ -215,14 +215,14 @@ def is_boris_events(names: Sequence[str]) -> bool:
 
 def _join_events(names: list[str], lines: list[list[str]], stem: str) -> SpanFile:
     """Spans from starts and stops; points have no duration, and a start without a stop is left out and counted."""
-    place = {name: names.index(name) for name in (BEHAVIOUR, TIME)}
+    indices = {name: names.index(name) for name in (BEHAVIOUR, TIME)}
     status = names.index(next(name for name in STATUS if name in names))
     opened: dict[tuple[str, str], float] = {}
     found: list[tuple[float, float, str, None, str]] = []
     unpaired = 0
     named = _name_recordings(names, lines, stem)
     for line, (recording, _) in zip(lines, named, strict=True):
-        cells = {name: line[k].strip() if k < len(line) else "" for name, k in place.items()}
+        cells = {name: line[k].strip() if k < len(line) else "" for name, k in indices.items()}
         key, kind = (recording, cells[BEHAVIOUR]), line[status].strip().upper() if status < len(line) else ""
         time = _number(cells[TIME])
         if np.isnan(time):

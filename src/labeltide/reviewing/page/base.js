@@ -44,13 +44,13 @@ export function percent(share) {
 export const counted = (amount) => amount.toLocaleString('en');
 
 export function alarm(sentence, again) {
-  const place = byId('alert');
-  place.hidden = !sentence;
-  place.textContent = sentence || '';
+  const element = byId('alert');
+  element.hidden = !sentence;
+  element.textContent = sentence || '';
   if (again) {
     const button = element('button', { type: 'button' }, 'Try again');
     button.addEventListener('click', again);
-    place.append(button);
+    element.append(button);
   }
 }
 

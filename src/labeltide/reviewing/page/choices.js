@@ -30,7 +30,7 @@ export class Choices {
     const all = this.names.map((_, code) => code);
     if (!text) return [...new Set([this.suggested, this.recorded, ...all])].filter((code) => code >= 0);
     const rank = (code) => (String(code + 1) === text ? 0 : this.names[code].startsWith(text) ? 1 : String(code + 1).startsWith(text) ? 2 : this.names[code].includes(text) ? 3 : 4);
-    return all.map((code) => [rank(code), code]).filter(([place]) => place < 4).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, code]) => code);
+    return all.map((code) => [rank(code), code]).filter(([order]) => order < 4).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, code]) => code);
   }
 
   chooseFirst() {

@@ -108,15 +108,15 @@ function describe(view, span, recorded) {
 }
 
 function showModel(model) {
-  const place = byId('model');
-  place.hidden = !model;
-  if (!model) { place.replaceChildren(); return; }
+  const element = byId('model');
+  element.hidden = !model;
+  if (!model) { element.replaceChildren(); return; }
   const kind = model.kind === 'sample' ? 'Drawn at random, for the guarantee' : 'Likely wrong';
   const parts = [element('p', { class: 'note' }, `${kind}. The model thinks:`), element('p', { class: 'answer' }, `${className(model.suggested)}, ${chance(model.sure)}`)];
   if (model.right !== null) parts.push(element('p', {}, `Probability that the recorded label is right: ${chance(model.right)}.`));
   if (model.reason) parts.push(element('p', { class: 'note' }, shorten(model.reason, 400)));
   if (model.contested !== null && model.contested !== undefined) parts.push(element('p', { class: 'note' }, `Probability that another expert would disagree: ${chance(Number(model.contested))}.`));
-  place.replaceChildren(...parts);
+  element.replaceChildren(...parts);
 }
 
 function outcome(decision) {
@@ -133,7 +133,7 @@ function showDecided(view) {
 
 function nextOpen(position) {
   const open = state.progress.open;
-  return open.find((place) => place > position) ?? open[0] ?? null;
+  return open.find((each) => each > position) ?? open[0] ?? null;
 }
 
 function decide(action, code) {

@@ -75,7 +75,7 @@ function curveDrawing(curve) {
   const svg = drawn('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'The bound on wrong labels against the number of further items' });
   for (const share of [0, top / 2, top]) svg.append(drawn('path', { class: 'grid', d: `M${left} ${y(share)}H${width - 14}` }), drawn('text', { x: left - 5, y: y(share) + 4, 'text-anchor': 'end' }, percent(share)));
   for (let more = 1; more <= curve.more[curve.more.length - 1]; more *= 10) svg.append(drawn('path', { class: 'tick', d: `M${x(more)} ${bottom}v5` }), drawn('text', { x: x(more), y: bottom + 18, 'text-anchor': 'middle' }, counted(more)));
-  svg.append(drawn('path', { class: 'curve', d: curve.more.map((more, place) => `${place ? 'L' : 'M'}${x(more).toFixed(1)} ${y(curve.bound[place]).toFixed(1)}`).join('') }));
+  svg.append(drawn('path', { class: 'curve', d: curve.more.map((more, index) => `${index ? 'L' : 'M'}${x(more).toFixed(1)} ${y(curve.bound[index]).toFixed(1)}`).join('') }));
   svg.append(drawn('text', { x: (left + width) / 2, y: height - 1, 'text-anchor': 'middle' }, 'further items'));
   const figure = element('figure', { class: 'chart' });
   figure.append(svg);

@@ -199,7 +199,7 @@ def draw_dots(title: str, points: Sequence[tuple[str, Point]]) -> str:
     ticks = nice_ticks(max([*highest, 1.0]))
     foot, right = DOT_TOP + DOT_ROW * len(points), DOT_WIDTH - DOT_RIGHT
 
-    def place(value: float) -> float:
+    def x_of(value: float) -> float:
         return DOT_LEFT + min(max(value / ticks[-1], 0), 1) * (right - DOT_LEFT)
 
     parts = [f'<text x="0" y="12" class="t">{escape(title)}</text>']
@@ -208,31 +208,31 @@ def draw_dots(title: str, points: Sequence[tuple[str, Point]]) -> str:
         f'<text x="{x}" y="{DOT_TOP - 6}" class="y">{name}</text>'
         for x, name in zip(columns, ("print", "code", "ours"), strict=True)
     ]
-    parts.append(f'<path class="g" d="{"".join(f"M{place(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
-    parts += [f'<text x="{place(tick):.1f}" y="{foot + 13}" class="x">{tick:g}</text>' for tick in ticks]
+    parts.append(f'<path class="g" d="{"".join(f"M{x_of(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
+    parts += [f'<text x="{x_of(tick):.1f}" y="{foot + 13}" class="x">{tick:g}</text>' for tick in ticks]
     for row, (name, point) in enumerate(points):
-        parts.append(_dot_row(name, point, DOT_TOP + DOT_ROW * row, columns, place))
+        parts.append(_dot_row(name, point, DOT_TOP + DOT_ROW * row, columns, x_of))
     alt = f"{title}: " + "; ".join(f"{name} {', '.join(_dot_texts(point))}" for name, point in points)
     return f'<svg role="img" aria-label="{escape(alt)}" viewBox="0 0 {DOT_WIDTH} {foot + 20}">{"".join(parts)}</svg>'
 
 
-def _dot_row(name: str, point: Point, top: float, columns: Sequence[float], place: Callable[[float], float]) -> str:
+def _dot_row(name: str, point: Point, top: float, columns: Sequence[float], x_of: Callable[[float], float]) -> str:
     middle, drawn = top + DOT_ROW / 2, []
     if point.paper:
-        low, high = place(point.paper.lower), place(point.paper.upper)
+        low, high = x_of(point.paper.lower), x_of(point.paper.upper)
         drawn.append(
             f'<g class="p"><rect class="b" x="{low:.1f}" y="{top + 3:g}" width="{max(high - low, 1):.1f}" '
             f'height="{DOT_ROW - 6}"/>'
-            f'<path class="d" d="M{place(point.paper.value):.1f} {top + 2:g}v{DOT_ROW - 4}"/></g>'
+            f'<path class="d" d="M{x_of(point.paper.value):.1f} {top + 2:g}v{DOT_ROW - 4}"/></g>'
         )
     if point.code:
-        bar = f"M{place(point.code.lower):.1f} {middle + 3:g}H{place(point.code.upper):.1f}"
+        bar = f"M{x_of(point.code.lower):.1f} {middle + 3:g}H{x_of(point.code.upper):.1f}"
         drawn.append(f'<g class="q"><path class="e" d="{bar}"/>')
-        drawn.append(f'<path class="s" d="M{place(point.code.mean):.1f} {middle + 3:g}{SQUARE}"/></g>')
+        drawn.append(f'<path class="s" d="M{x_of(point.code.mean):.1f} {middle + 3:g}{SQUARE}"/></g>')
     if point.ours:
-        bar = f"M{place(point.ours.lower):.1f} {middle - 3:g}H{place(point.ours.upper):.1f}"
+        bar = f"M{x_of(point.ours.lower):.1f} {middle - 3:g}H{x_of(point.ours.upper):.1f}"
         drawn.append(f'<g class="o"><path class="e" d="{bar}"/>')
-        drawn.append(f'<circle class="f" cx="{place(point.ours.mean):.1f}" cy="{middle - 3:g}" r="3.6"/></g>')
+        drawn.append(f'<circle class="f" cx="{x_of(point.ours.mean):.1f}" cy="{middle - 3:g}" r="3.6"/></g>')
     texts = [
         f'<text x="{x}" y="{middle + 4:g}" class="y{" strong" if number == 2 else ""}">{text}</text>'
         for number, (x, text) in enumerate(zip(columns, _dot_texts(point), strict=True))
@@ -254,15 +254,15 @@ def draw_strips(title: str, groups: Sequence[tuple[str, Sequence[float], str]], 
     foot, right = DOT_TOP + STRIP_ROW * len(groups), DOT_WIDTH - DOT_RIGHT + 30
     beyond = []
 
-    def place(value: float) -> float:
+    def x_of(value: float) -> float:
         return DOT_LEFT + (min(max(value, -reach), reach) / reach + 1) / 2 * (right - DOT_LEFT)
 
     ticks = np.linspace(-reach, reach, 5)
     parts = [f'<text x="0" y="12" class="t">{escape(title)}</text>']
-    parts.append(f'<path class="g" d="{"".join(f"M{place(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
-    parts.append(f'<path class="zero" d="M{place(0):.1f} {DOT_TOP - 4}V{foot}"/>')
+    parts.append(f'<path class="g" d="{"".join(f"M{x_of(tick):.1f} {DOT_TOP}V{foot}" for tick in ticks)}"/>')
+    parts.append(f'<path class="zero" d="M{x_of(0):.1f} {DOT_TOP - 4}V{foot}"/>')
     parts += [
-        f'<text x="{place(tick):.1f}" y="{foot + 13}" class="x">{f"{tick:+g}" if tick else "0"}</text>'.replace(
+        f'<text x="{x_of(tick):.1f}" y="{foot + 13}" class="x">{f"{tick:+g}" if tick else "0"}</text>'.replace(
             ">-", ">\N{MINUS SIGN}"
         )
         for tick in ticks
@@ -281,16 +281,16 @@ def draw_strips(title: str, groups: Sequence[tuple[str, Sequence[float], str]], 
         stacked: dict[int, int] = {}
         dots = []
         for value in sorted((value for value in values if abs(value) <= reach), key=abs):
-            column = round(place(value) / 3.2)
+            column = round(x_of(value) / 3.2)
             level = stacked[column] = stacked.get(column, 0) + 1
-            dots.append(f'<circle cx="{place(value):.1f}" cy="{middle + 11 - 2.6 * level:.1f}" r="1.5"/>')
+            dots.append(f'<circle cx="{x_of(value):.1f}" cy="{middle + 11 - 2.6 * level:.1f}" r="1.5"/>')
         mean, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        bar = f"M{place(mean - spread):.1f} {middle + 13:g}H{place(mean + spread):.1f}"
+        bar = f"M{x_of(mean - spread):.1f} {middle + 13:g}H{x_of(mean + spread):.1f}"
         parts.append(f'<text x="{DOT_LEFT - 6}" y="{middle + 4:g}" class="y">{escape(name)}</text>')
         parts.append(
             f'<g class="c-{key_of(name)}"><g class="o"><g class="dots">{"".join(dots)}</g>'
             f'<path class="spread" d="{bar}"/>'
-            f'<path class="k" d="M{place(mean):.1f} {middle + 13:g}m-3 0l3-4 3 4-3 4z"/></g></g>'
+            f'<path class="k" d="M{x_of(mean):.1f} {middle + 13:g}m-3 0l3-4 3 4-3 4z"/></g></g>'
         )
         parts.append(f'<text x="{DOT_WIDTH}" y="{middle + 4:g}" class="y strong">{text}</text>')
     alt = f"{title}: " + "; ".join(f"{name} {text}" for name, _, text in groups)
@@ -347,7 +347,7 @@ class Panel:
             f"{''.join(parts)}</svg>"
         )
 
-    def _place(self, x: float, y: float, dodge: float = 0) -> tuple[float, float]:
+    def _point(self, x: float, y: float, dodge: float = 0) -> tuple[float, float]:
         """Units of the drawing; what lies outside is put on the edge."""
         (low, high), (bottom, top) = self.x_range, self.y_range
         across = LEFT + (x - low) / (high - low) * (WIDTH - LEFT - RIGHT) + DODGE * dodge
@@ -356,13 +356,13 @@ class Panel:
 
     def _axes(self) -> str:
         right, foot = WIDTH - RIGHT, HEIGHT - BOTTOM
-        lines = "".join(f"M{LEFT} {_u(self._place(self.x_range[0], y)[1])}H{right}" for y in self.y_ticks)
-        lines += "".join(f"M{_u(self._place(x, self.y_range[0])[0])} {TOP}V{foot}" for x in self.x_ticks)
+        lines = "".join(f"M{LEFT} {_u(self._point(self.x_range[0], y)[1])}H{right}" for y in self.y_ticks)
+        lines += "".join(f"M{_u(self._point(x, self.y_range[0])[0])} {TOP}V{foot}" for x in self.x_ticks)
         texts = [f'<text x="{LEFT}" y="13" class="t">{escape(self.title)}</text>']
         texts += [
-            f'<text x="{LEFT - 4}" y="{_u(self._place(0, y)[1] + 3.5)}" class="y">{y:g}</text>' for y in self.y_ticks
+            f'<text x="{LEFT - 4}" y="{_u(self._point(0, y)[1] + 3.5)}" class="y">{y:g}</text>' for y in self.y_ticks
         ]
-        texts += [f'<text x="{_u(self._place(x, 0)[0])}" y="{foot + 13}" class="x">{x:g}</text>' for x in self.x_ticks]
+        texts += [f'<text x="{_u(self._point(x, 0)[0])}" y="{foot + 13}" class="x">{x:g}</text>' for x in self.x_ticks]
         texts.append(f'<text x="{(LEFT + right) / 2:g}" y="{HEIGHT - 6}" class="x">{escape(self.x_label)}</text>')
         return f'<path class="g" d="{lines}"/>{"".join(texts)}'
 
@@ -372,7 +372,7 @@ class Panel:
         parts: list[list[tuple[float, float]]] = [[]]
         for across, value in self._inside(points) if curve.leaves else points:
             if math.isfinite(value):
-                parts[-1].append(self._place(across, value, curve.dodge))
+                parts[-1].append(self._point(across, value, curve.dodge))
             else:
                 parts.append([])
         return "".join(_path(part) for part in parts if part)
@@ -395,7 +395,7 @@ class Panel:
         if len(curve.lower) and not curve.leaves:
             up = list(zip(curve.x, curve.upper, strict=True))
             down = list(zip(curve.x, curve.lower, strict=True))[::-1]
-            band = f'<path class="b" d="{_path([self._place(x, y, curve.dodge) for x, y in up + down])}z"/>'
+            band = f'<path class="b" d="{_path([self._point(x, y, curve.dodge) for x, y in up + down])}z"/>'
         self._note(curve)
         return f'<g class="p c-{curve.key}">{band}<path class="d" d="{self._line(curve, curve.y)}"/></g>'
 
@@ -410,17 +410,17 @@ class Panel:
 
     def _code(self, curve: Curve) -> str:
         self._note(curve)
-        places = [self._place(x, y, curve.dodge) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y)]
-        marks = "".join(f"M{_u(left)} {_u(height)}{SQUARE}" for left, height in places)
+        points = [self._point(x, y, curve.dodge) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y)]
+        marks = "".join(f"M{_u(left)} {_u(height)}{SQUARE}" for left, height in points)
         return f'<g class="q c-{curve.key}"><path class="s" d="{marks}"/></g>'
 
     def _bar(self, curve: Curve, x: float, low: float, high: float) -> str:
-        (left, bottom), (_, top) = self._place(x, low, curve.dodge), self._place(x, high, curve.dodge)
+        (left, bottom), (_, top) = self._point(x, low, curve.dodge), self._point(x, high, curve.dodge)
         return f"M{_u(left)} {_u(bottom)}v{_u(top - bottom)}" if bottom - top > 0.5 else ""
 
     def _mark(self, curve: Curve, x: float, y: float) -> str:
         """The marker of a point; an arrowhead at the edge where the value lies outside."""
-        left, height = self._place(x, y, curve.dodge)
+        left, height = self._point(x, y, curve.dodge)
         if self._is_outside(y):
             if curve.leaves:
                 return ""

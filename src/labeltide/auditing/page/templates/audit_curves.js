@@ -5,8 +5,8 @@ const DAYS = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun'];
 function pieces(path) {
   return path.split('M').slice(1).map((piece) => (piece.match(/[\d.-]+ [\d.-]+/g) || []).map((pair) => pair.split(' ').map(Number)));
 }
-function nearest(places, x) {
-  return places.reduce((best, place) => (Math.abs(place[0] - x) < Math.abs(best[0] - x) ? place : best));
+function nearest(points, x) {
+  return points.reduce((best, point) => (Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best));
 }
 function hour(value) {
   const minutes = Math.round(value * 60) % 1440;
@@ -30,7 +30,7 @@ function readCurve(svg, event) {
   const written = (value) => (svg.dataset.share ? (value * 100).toFixed(1) : value.toFixed(2));
   const unit = svg.dataset.share ? '\u00a0%' : '';
   const band = svg.querySelector('.near');
-  const around = band ? pieces(band.getAttribute('d')).flat().filter((place) => Math.abs(place[0] - x) < 0.06).map((place) => share(place[1])) : [];
+  const around = band ? pieces(band.getAttribute('d')).flat().filter((point) => Math.abs(point[0] - x) < 0.06).map((point) => share(point[1])) : [];
   const range = around.length > 1 ? ` (${written(Math.min(...around))} to ${written(Math.max(...around))}${unit})` : '';
   const text = `${moment(svg.dataset.kind, low + (x - left) / (right - left) * (high - low))}: ${written(share(y))}${unit}${range}`;
   forget(svg);

@@ -3,7 +3,7 @@ const issues = data.issues;
 const PER_PAGE = window.matchMedia('(max-width: 46rem)').matches ? 25 : 50; // half as many cards on a phone
 let chosen = [];
 let page = 0;
-const order = Array.from({ length: issues.shown }, (_, place) => place);
+const order = Array.from({ length: issues.shown }, (_, index) => index);
 
 // How the cells of a column look: by its name where it has a form of its own, else by what it holds.
 const forms = { row: (value) => counted(value + data.rowBase), probability_right: sureness, reason: reasonElement };

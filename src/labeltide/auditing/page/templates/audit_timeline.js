@@ -112,13 +112,13 @@ function drawTimes(svg, times, { from, to, x, top, width }) {
     if (across < 0) continue;
     const anchor = across < 60 ? 'start' : across > width - 70 ? 'end' : 'middle';
     svg.append(drawn('path', { class: 'tick', d: `M${across.toFixed(1)} ${top}v5` }));
-    const place = anchor === 'start' ? Math.max(PAD, across - 20) : across;
+    const position = anchor === 'start' ? Math.max(PAD, across - 20) : across;
     const wide = 7 * text.length;
-    const left = place - { start: 0, middle: wide / 2, end: wide }[anchor];
+    const left = position - { start: 0, middle: wide / 2, end: wide }[anchor];
     if (left < free) continue;
     free = left + wide + 8;
     before = day;
-    svg.append(drawn('text', { x: place.toFixed(1), y: top + 18, 'text-anchor': anchor }, text));
+    svg.append(drawn('text', { x: position.toFixed(1), y: top + 18, 'text-anchor': anchor }, text));
   }
 }
 

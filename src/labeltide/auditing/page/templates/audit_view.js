@@ -120,7 +120,7 @@ function follow(step) {
 }
 
 // Where a pointer is: its share of the width, and whether it is in the strip at the bottom.
-function place(event) {
+function locate(event) {
   const area = box.getBoundingClientRect();
   const share = Math.min(1, Math.max(0, (event.clientX - area.left - 8) / (area.width - 16)));
   return { share, inOverview: event.clientY > area.bottom - OVERVIEW - 16 };
@@ -129,14 +129,14 @@ const fingers = new Map();
 let start = null;
 function onDown(event) {
   fingers.set(event.pointerId, event.clientX);
-  const { share, inOverview } = place(event);
+  const { share, inOverview } = locate(event);
   start = { share, inOverview, from: view.from, to: view.to, spread: spread() };
   if (inOverview) centreOn(share);
   box.setPointerCapture(event.pointerId);
   box.classList.add('dragging');
 }
 function onMove(event) {
-  const { share } = place(event);
+  const { share } = locate(event);
   if (!fingers.has(event.pointerId)) {
     if (event.pointerType === 'mouse') point(Math.floor(view.from + share * (view.to - view.from)));
     return;
@@ -150,14 +150,14 @@ function onMove(event) {
   else look(start.from + (start.share - share) * size, start.to + (start.share - share) * size);
 }
 function onUp(event) {
-  const { share, inOverview } = place(event);
+  const { share, inOverview } = locate(event);
   if (start && fingers.size === 1 && !inOverview && Math.abs(share - start.share) < 0.005) point(Math.floor(view.from + share * (view.to - view.from)));
   fingers.delete(event.pointerId);
   if (!fingers.size) box.classList.remove('dragging');
 }
 function spread() {
-  const places = [...fingers.values()];
-  return places.length > 1 ? Math.abs(places[0] - places[1]) : 0;
+  const points = [...fingers.values()];
+  return points.length > 1 ? Math.abs(points[0] - points[1]) : 0;
 }
 function centreOn(share) {
   const size = view.to - view.from, middle = share * stepsNow();
@@ -169,7 +169,7 @@ function onWheel(event) {
   if (!isAcross && !event.ctrlKey && document.activeElement !== box) return;
   event.preventDefault();
   if (isAcross) scroll((event.deltaX || event.deltaY) / 800);
-  else zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), place(event).share);
+  else zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), locate(event).share);
 }
 
 if (box && timelines.length) {
@@ -184,7 +184,7 @@ if (box && timelines.length) {
   box.addEventListener('pointermove', onMove);
   box.addEventListener('pointerup', onUp);
   box.addEventListener('pointercancel', onUp);
-  box.addEventListener('dblclick', (event) => zoom(0.5, place(event).share));
+  box.addEventListener('dblclick', (event) => zoom(0.5, locate(event).share));
   box.addEventListener('wheel', onWheel, { passive: false });
   window.addEventListener('show-step', ({ detail }) => {
     choose(detail.at);
