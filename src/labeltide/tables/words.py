@@ -65,7 +65,7 @@ def _words_of(role: str) -> frozenset[str]:
 SEQUENCES, TIMES, LESSER_TIMES = map(_words_of, ("sequences", "times", "lesser_times"))
 LABELS, LESSER_LABELS, LABELS_WITH_MORE = map(_words_of, ("labels", "lesser_labels", "labels_with_more"))
 ANNOTATORS, TRUTHS = map(_words_of, ("annotators", "truths"))
-UNRECORDED = _words_of("unrecorded") | {"not scored", "sleep stage ?"}
+UNRECORDED = frozenset(text for line in _VOCABULARY["unrecorded"].values() for text in line.split(", "))
 NUMBERS_OF_ROWS, _IDS = map(_words_of, ("numbers_of_rows", "ids"))
 
 
