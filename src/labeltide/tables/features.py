@@ -102,9 +102,7 @@ class UnusableError(ValueError):
         self.why = why
 
 
-CODED = (
-    "it has one value for nearly every class, as codes of labels have. Name a measurement with features (--features)"
-)
+CODED = "one value for nearly every class, as codes of labels have. Name a measurement with features (--features)"
 CONSTANT = "a constant column carries no information"  # it is left out even where the user named it
 
 
@@ -131,7 +129,7 @@ def encode_features(
             judged = [codes for codes in labels.T if not named and (codes >= 0).sum() >= FEW_TO_JUDGE]
             match = max((agreement(values, codes) for codes in judged), default=0.0)
             if match == 1:
-                raise UnusableError("its value follows from the label, so it would give the answer away")
+                raise UnusableError("values that follow from the label would give the answer away")
             if match >= SAME_LABELS and len(np.unique(values)) == labels.max() + 1 > 2:
                 raise UnusableError(CODED)
             encoder = _fit_encoder(name, values, levels, notes)

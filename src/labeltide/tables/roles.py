@@ -336,7 +336,7 @@ def _tells_labels(name: str) -> bool:
 
 SAME_VALUES = 0.8  # share of a column's values that are labels, from which on it may hold labels itself; by hand
 SECOND_LABELS = (
-    "it has the values or the name of the labels, so it may hold labels too. Name columns of several annotators with "
+    "columns with the values or the name of the labels may hold labels too. Name those of several annotators with "
     "label (--label A,B), a measurement with features (--features)"
 )
 _NO_FEATURES: dict[str, Callable[[str], bool]] = {
