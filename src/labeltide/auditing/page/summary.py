@@ -56,16 +56,16 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     """What a person can read in ten seconds; names cannot reach the terminal's controls."""
     views, plan = clock_views(audit), audit.get("plan") or []
     changes = [f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views]
-    answer = write_verdict(audit).cards[-1].answer
-    has_list = is_noisy(audit) and audit["issues"].get("count")
-    then = f", then annotate {again_words(plan)}" if plan and has_list else ""
+    answer, n_issues = write_verdict(audit).cards[-1].answer, audit["issues"].get("count") or 0
+    then = f", then annotate {again_words(plan)}" if plan and is_noisy(audit) and n_issues else ""
     warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
     careful = f"{count(len(warnings), 'warning')}: {join_words([display_name(name) for name in warnings])}"
     fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
         "Timing": timing_words(audit) + misaligned(audit),
-        "Worst": _worst(audit),
+        "To check": f"{count(n_issues, 'label')}, most likely errors first" if n_issues else "no label is listed",
+        "When": _worst(audit),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,
         "Careful": careful if warnings else "",
@@ -76,16 +76,13 @@ def summary_text(audit: Mapping[str, Any]) -> str:
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
-    n_issues = audit["issues"].get("count") or 0
     _, lower, upper = read_interval(audit["noise"], "rate")
     if untold(audit):
-        return f"cannot be estimated. {untold(audit)} No label is named or corrected"
-    range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
+        return f"cannot be estimated. {untold(audit)}"
+    range_ = f" (95 % interval {interval(lower, upper)})" if interval(lower, upper) else ""
     answer = write_verdict(audit).cards[0].answer
-    rest = f" of labels{condition(audit)}" if is_noisy(audit) else f"; {FOLLOWING}"
-    much = f"{answer[0].lower()}{answer[1:]}{range_}{rest}"
-    named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
-    return f"apart from the timing, {much}; {named}" if timing_words(audit) else f"{much}; {named}"
+    rest = f" of the labels{range_}{condition(audit)}" if is_noisy(audit) else f"{range_}; {FOLLOWING}"
+    return f"{'apart from the timing, ' if timing_words(audit) else ''}{answer[0].lower()}{answer[1:]}{rest}"
 
 
 def _worst(audit: Mapping[str, Any]) -> str:

@@ -167,9 +167,11 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
 def condition(audit: Mapping[str, Any]) -> str:
     """What the share of wrong labels rests on; empty where no label stands alone."""
     if any(each["name"] == "persistence" and each.get("is_warning") for each in audit.get("diagnostics") or []):
-        return ", by persistence alone: the signals do not support the suggestions, and brief true events look the same"
+        return (
+            ", judged by their neighbours alone: the signals support no suggestion, and short real events look the same"
+        )
     alone = number((audit["issues"].get("by_kind") or {}).get("isolated"))
-    return ", fewer if some are brief true events that the signals do not show" if alone > 0 else ""
+    return ", or fewer: short real events that leave no trace in the signals look the same" if alone > 0 else ""
 
 
 def shape_words(view: View) -> str:
@@ -263,7 +265,8 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
             )
     least = identified(audit)
     if condition(audit):
-        about += f" It is{condition(audit)[1:]}; the share is then 0 to {percent(ends[1])}, and only a review can tell."
+        about += " Short real events that leave no trace in the signals count as wrong here. If there are such events, "
+        about += f"anything from 0 to {percent(ends[1])} may be wrong; only a review can tell."
     if least:  # zero where persistence alone speaks against the labels
         about += (
             f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
