@@ -590,7 +590,7 @@ CONSENSUS_LINES = ("Agreement", "Differs", "Changes", "Contested")  # of the car
 def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
     """Whether annotators agree, who differs, whether anyone changes, and what is contested."""
     agreement, people = found["agreement"], found["annotators"]
-    contested, of_steps = found["contested"], f"of {count(found['steps'], 'step')}"
+    contested = found["contested"]
     if agreement is None:
         return [Card("Do they agree?", "Unknown", "No step was labelled by two annotators.")]
     worst = min(agreement["cohen"], key=lambda pair: number(pair["kappa"]))
@@ -616,16 +616,21 @@ def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
     names = join_words([in_quotes(each["annotator"]) for each in more])
     cards.append(Card("Who differs more?", names or NOBODY, why, ("who", "Who differs how")))
     moved = sorted((each for each in people if number(each["change_p"]) < SURE), key=lambda each: each["change_p"])
-    said = [f"{in_quotes(each['annotator'])}: {change_words(each)}, {p_value(each['change_p'])}." for each in moved[:3]]
-    names = join_words([in_quotes(each["annotator"]) for each in moved])
     over = Clock.read(found["clock"]).over
+    said = [
+        f"{in_quotes(each['annotator'])} differs {'more' if each['change'] > 0 else 'less'} often towards the end: a "
+        f"change of {change_words(each)} {over}, {p_value(each['change_p'])}."
+        for each in moved[:3]
+    ]
+    names = join_words([in_quotes(each["annotator"]) for each in moved])
     why = " ".join(said) or f"No change {over} was shown."
     if not any(is_known(number(each["change_p"])) for each in people):
         why = "This needs at least five recordings by one annotator."
     cards.append(Card(f"Who changes {over}?", names or NOBODY, why, ("when", "The curves")))
     share = percent(contested["disputed"] / max(found["steps"], 1))
-    why = f"One more annotator would differ from the consensus at {percent(contested['differs'])} of steps."
-    cards.append(Card("What is contested?", f"{share} {of_steps}", why, ("contested", "The most contested stretches")))
+    why = f"One more annotator is expected to differ from the consensus at {percent(contested['differs'])} of steps."
+    answer = f"They disagree at {share} of {count(found['steps'], 'step')}"
+    cards.append(Card("What is contested?", answer, why, ("contested", "The most contested stretches")))
     return cards
 
 
@@ -636,5 +641,6 @@ def consensus_text(found: Mapping[str, Any]) -> str:
         f"{count(found['steps'], 'step')} in {count(found['sequences'], 'sequence')}."
     ]
     for name, card in zip(CONSENSUS_LINES, consensus_cards(found), strict=False):
-        lines.append(f"{name:<11}{terminal_text(f'{card.answer}. {card.detail}')}")
+        answer = "" if card.detail.startswith(card.answer) else f"{card.answer}. "
+        lines.append(f"{name:<{HEAD}}{terminal_text(answer + card.detail)}")
     return "\n".join(lines)
