@@ -33,7 +33,7 @@ HEADINGS = {  # of the columns in the list of labels to check, in their order
     "rank": "Rank",
     "recorded": "Recorded",
     "suggested": "Suggested",
-    "probability_right": "Chance wrong",
+    "probability_right": "Chance of error",
     "sequence": "Sequence",
     "time": "Time",
     "annotator": "Annotator",
