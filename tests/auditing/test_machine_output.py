@@ -60,6 +60,14 @@ def test_workflow_commands_stay_on_their_line_and_are_few(hostile):
     assert "100%25" in machine_output._command("notice", "100% sure", {}) or "100%" not in lines[0]
 
 
+def test_reasons_are_sentences_that_end(hostile):
+    (first, *_) = pq.read_table(hostile.issues).to_pylist()
+    assert first["reason"]
+    text = commands(hostile)[0]
+    assert ". The label is right with probability" in text
+    assert text.count("recorded ") == 1
+
+
 def test_lines_are_those_of_the_file_after_its_names(hostile):
     first = pq.read_table(hostile.issues).to_pylist()[0]
     assert f",line={first['row'] + 2}," in commands(hostile)[0]
