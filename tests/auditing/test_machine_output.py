@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -61,11 +62,12 @@ def test_workflow_commands_stay_on_their_line_and_are_few(hostile):
 
 
 def test_reasons_are_sentences_that_end(hostile):
-    (first, *_) = pq.read_table(hostile.issues).to_pylist()
-    assert first["reason"]
-    text = commands(hostile)[0]
-    assert ". The label is right with probability" in text
-    assert text.count("recorded ") == 1
+    issues = pq.read_table(hostile.issues).slice(0, 1)
+    for reason in ("recorded walk, but 8 of 9 neighbours say sit", "The signals fit.", None):
+        changed = issues.set_column(issues.column_names.index("reason"), "reason", pa.array([reason], pa.string()))
+        text = next(machine_output.github_audit(hostile.audit, changed, Path("a.csv"), None))
+        assert f"{(reason or '').rstrip('.')}. The label is right with probability" in text
+        assert text.count("recorded ") == (0 if reason == "The signals fit." else 1)
 
 
 def test_lines_are_those_of_the_file_after_its_names(hostile):

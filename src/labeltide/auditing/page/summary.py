@@ -213,7 +213,8 @@ def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check:
     for issue in shown:
         recorded, suggested = display_name(issue["recorded"]), display_name(issue["suggested"])
         likelier = "" if recorded == suggested else f", more likely {suggested}"
-        words = f"{_where(issue)}: {issue['reason'] or f'recorded {recorded}{likelier}'}. "
+        reason = (issue["reason"] or f"recorded {recorded}{likelier}").rstrip(".")
+        words = f"{_where(issue)}: {reason}. "
         words += f"The label is right with probability {percent(issue['probability_right'])}."
         yield _command("warning", words, {**_place(table, issue["row"]), "title": "Label to check"})
     if len(issues) > len(shown):
