@@ -102,7 +102,6 @@ class UnusableError(ValueError):
         self.why = why
 
 
-CODED = "one value for nearly every class, as codes of labels have. Name a measurement with features (--features)"
 CONSTANT = "a constant column carries no information"  # it is left out even where the user named it
 
 
@@ -131,7 +130,8 @@ def encode_features(
             if match == 1:
                 raise UnusableError("values that follow from the label would give the answer away")
             if match >= SAME_LABELS and len(np.unique(values)) == labels.max() + 1 > 2:
-                raise UnusableError(CODED)
+                why = "one value for nearly every class, as codes of labels have"
+                raise UnusableError(f"{why}. Name a measurement with features (--features)")
             encoder = _fit_encoder(name, values, levels, notes)
             if match >= SAME_LABELS:
                 notes.setdefault("labels", []).append(name)

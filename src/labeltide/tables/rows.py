@@ -190,10 +190,7 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
     try:
         return find_steps(loaded, roles, len(roles["sequence"]) == 1)
     except RepeatedRowsError as error:
-        way_out = "Drop the repeats."
-        if not columns.annotator:
-            option = "Name the column of annotators with the option annotator (--annotator COLUMN)"
-            way_out = f"{option} if several people labelled a step, or drop repeats."
+        way_out = "Drop the repeats." if columns.annotator else f"{NAME_ANNOTATOR} Otherwise drop the repeats."
         if not columns.sequence:
             way_out = f"{NAME_SEQUENCE} {way_out}"
         if moments is not None and moments.local is not None and moments.order.type.tz is None:
@@ -205,6 +202,7 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
 # Rows that cannot be placed: without a time or a sequence, or exact repeats of an earlier row.
 
 DROP = "the option drop_bad_rows (--drop-bad-rows)"
+NAME_ANNOTATOR = "If several people labelled a step, name their column with the option annotator (--annotator COLUMN)."
 NAME_SEQUENCE = (
     "No column of persons, nights or recordings was recognised, so the table was read as one sequence: if there are "
     "several, name their column with the option sequence (--sequence COLUMN)."
@@ -240,15 +238,12 @@ def keep_rows(
                 f"{'' if columns.sequence else NAME_SEQUENCE + ' '}Leave the repeats out with {DROP}."
             )
         return table, None, ()
+    is_named = columns.annotator or len(columns.label) > 1
     if len(differ):
-        way_out = (
-            "If several people labelled a step, name their column with the option annotator (--annotator COLUMN). "
-        )
         raise ValueError(
             f"{rule} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
             "drop_bad_rows (--drop-bad-rows) leaves out exact repeats only, because it is unknown which of two "
-            f"different rows is right. {'' if columns.annotator or len(columns.label) > 1 else way_out}Remove one of "
-            "each."
+            f"different rows is right. Remove one of each. {'' if is_named else NAME_ANNOTATOR}".rstrip()
         )
     bad[exact] = True
     if not bad.any():

@@ -505,10 +505,9 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     return spelled, messages
 
 
-# A name within one edit of a frequent one (Damerau 1964), two where names are long, may be a misspelling of it.
 MISSPELLED = 0.02  # share of a class's labels below which a similar name is taken for a misspelling of it; by hand
 UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
-LONG = 9  # letters of a name, from which on two of them may differ
+LONG = 9  # letters of a name, from which on two of its words may differ
 
 
 def _may_be_typo(rare: str, frequent: str) -> bool:
@@ -521,16 +520,16 @@ def _may_be_typo(rare: str, frequent: str) -> bool:
     differ = [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]]
     if any(len(word) < 3 or not word.isalpha() for pair in differ for word in pair):
         return False
-    rows = [list(range(len(second) + 1))]  # letters to add, drop, change or swap (optimal string alignment)
-    for i, letter in enumerate(first, 1):
-        row = [i]
-        for j, other in enumerate(second, 1):
-            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
-            if i > 1 and j > 1 and (letter, other) == (second[j - 2], first[i - 2]):
-                best = min(best, rows[-2][j - 2] + 1)
-            row.append(best)
-        rows.append(row)
-    return rows[-1][-1] <= (2 if min(len(first), len(second)) >= LONG else 1)
+    most = 2 if min(len(first), len(second)) >= LONG else 1
+    return len(differ) <= most and all(_is_one_edit(*pair) for pair in differ)
+
+
+def _is_one_edit(first: str, second: str) -> bool:
+    """Whether one letter was added, dropped or changed, or two neighbours were swapped (Damerau 1964)."""
+    shorter = min(len(first), len(second))
+    at = next((k for k in range(shorter) if first[k] != second[k]), shorter)
+    a, b = first[at:], second[at:]
+    return a[1:] in (b, b[1:]) or a == b[1:] or (a[:2] == b[:2][::-1] and a[2:] == b[2:])
 
 
 def _bare(text: str) -> str:

@@ -102,5 +102,4 @@ def stem(name: str) -> str:
 
 def is_number_of_row(name: str) -> bool:
     """Whether the column only counts rows, as an index that was saved beside the data does."""
-    bare = "".join(word for word in words(name) if not word.isdigit())
-    return bare in NUMBERS_OF_ROWS or not name.strip()
+    return stem(name) in NUMBERS_OF_ROWS or not name.strip()

@@ -67,9 +67,9 @@ def points_range(low: float, high: float) -> str:
     return interval(low, high).removesuffix(SIGN)
 
 
-def change_words(entry: Mapping[str, Any], before: str = "") -> str:
+def change_words(entry: Mapping[str, Any], before: str = "", of: str = "change") -> str:
     """The size of a change: 16 percentage points (10 to 20); empty where it is not known."""
-    change, low, high = read_interval(entry, "change")
+    change, low, high = read_interval(entry, of)
     range_ = f" ({before}{points_range(low, high)})" if is_known(low, high) else ""
     return f"{points(change)}{range_}" if is_known(change) else ""
 

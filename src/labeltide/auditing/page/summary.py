@@ -87,10 +87,8 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
 
 def _worst(audit: Mapping[str, Any]) -> str:
     """Over the first clock along which a moment stands out."""
-    moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
-    if not moving:
-        return "" if untold(audit) else "no moment stands out"
-    return shape_words(moving[0]) or "no moment stands out"
+    words = next((shape_words(view) for view in clock_views(audit) if is_temporal(view.audit)), "")
+    return words or ("" if untold(audit) else "no moment stands out")
 
 
 def _change_line(view: View) -> str:
@@ -261,9 +259,8 @@ def _escaped(value: Any, letters: str) -> str:
 
 def _place(table: Path, row: int) -> dict[str, Any]:
     """The file, and the line in it where the file is text: after one line of names, counted from 1."""
-    place: dict[str, Any] = {"file": table.as_posix()}
     is_plain = table.name.lower().endswith((".csv", ".tsv"))
-    return place | ({"line": row + 2} if is_plain else {})
+    return {"file": table.as_posix(), **({"line": row + 2} if is_plain else {})}
 
 
 def _where(issue: Mapping[str, Any]) -> str:

@@ -589,30 +589,21 @@ CONSENSUS_LINES = ("Agreement", "Differs", "Changes", "Contested")  # of the car
 
 def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
     """Whether annotators agree, who differs, whether anyone changes, and what is contested."""
-    agreement, people = found["agreement"], found["annotators"]
-    contested = found["contested"]
+    agreement, people, contested = found["agreement"], found["annotators"], found["contested"]
     if agreement is None:
         return [Card("Do they agree?", "Unknown", "No step was labelled by two annotators.")]
     worst = min(agreement["cohen"], key=lambda pair: number(pair["kappa"]))
     pair = f"{in_quotes(worst['a'])} and {in_quotes(worst['b'])} agree least (kappa {number(worst['kappa']):.2f})."
-    cards = [
-        Card(
-            "Do they agree?",
-            f"{percent(agreement['observed'])} of pairs of labels agree",
-            f"Fleiss' kappa is {number(agreement['fleiss']):.2f}. {pair}",
-            ("agreement", "Every pair"),
-        )
-    ]
+    answer, kappa = f"{percent(agreement['observed'])} of pairs of labels agree", number(agreement["fleiss"])
+    cards = [Card("Do they agree?", answer, f"Fleiss' kappa is {kappa:.2f}. {pair}", ("agreement", "Every pair"))]
     more = [each for each in people if number(each["against_p"]) < SURE and number(each["against"]) > 0]
     more.sort(key=lambda each: -each["against"])
     why = "No annotator was shown to differ more often than the others on the same recordings."
     if len(people) < 3:
         why = "Two annotators differ equally from each other: only a third or trusted labels can show who is right."
     elif more:
-        first = more[0]
-        ends = points_range(*read_numbers(first, "against_lower", "against_upper"))
-        why = f"{in_quotes(first['annotator'])} differs more often than the others on the same recordings, by "
-        why += f"{points(first['against'])} ({ends}), {p_value(first['against_p'])}."
+        why = f"{in_quotes(more[0]['annotator'])} differs more often than the others on the same recordings, by "
+        why += f"{change_words(more[0], of='against')}, {p_value(more[0]['against_p'])}."
     names = join_words([in_quotes(each["annotator"]) for each in more])
     cards.append(Card("Who differs more?", names or NOBODY, why, ("who", "Who differs how")))
     moved = sorted((each for each in people if number(each["change_p"]) < SURE), key=lambda each: each["change_p"])
