@@ -116,7 +116,7 @@ def timing_words(audit: Mapping[str, Any]) -> str:
     shifts = timing(audit)
     steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
     common = f"the labels are {shift_words(steps, shifts)}" if steps else ""
-    single = f"the labels of {count(own, 'sequence')} are shifted by themselves" if own else ""
+    single = f"the labels of {count(own, 'sequence')} are shifted by a lag of their own" if own else ""
     return join_words([words for words in (common, single) if words])
 
 
