@@ -307,11 +307,11 @@ def check_whole_numbers(name: str, values: Any, low: int, *, may_be_empty: bool 
         check_number(f"Every value of {name}", value, low, whole=True)
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
+def check_choice(name: str, value: Any, choices: Iterable[str], else_: str = "") -> str:
     """A value that must be one of `choices`."""
     options = list(choices)
     if value not in options:
-        raise ValueError(f"Unknown {name} {value!r}. Choose one of: {', '.join(options)}.")
+        raise ValueError(f"Unknown {name} {value!r}. Choose one of: {', '.join(options)}.{else_}")
     return value
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -58,6 +59,15 @@ def test_workflow_commands_stay_on_their_line_and_are_few(hostile):
     assert len([line for line in lines if line.startswith("::warning")]) <= machine_output.ANNOTATIONS
     assert lines[0].startswith("::warning file=data/a%2Cb%3Ac.csv,line=")
     assert "100%25" in machine_output._command("notice", "100% sure", {}) or "100%" not in lines[0]
+
+
+def test_reasons_are_sentences_that_end(hostile):
+    issues = pq.read_table(hostile.issues).slice(0, 1)
+    for reason in ("recorded walk, but 8 of 9 neighbours say sit", "The signals fit.", None):
+        changed = issues.set_column(issues.column_names.index("reason"), "reason", pa.array([reason], pa.string()))
+        text = next(machine_output.github_audit(hostile.audit, changed, Path("a.csv"), None))
+        assert f"{(reason or '').rstrip('.')}. The label is right with probability" in text
+        assert text.count("recorded ") == (0 if reason == "The signals fit." else 1)
 
 
 def test_lines_are_those_of_the_file_after_its_names(hostile):

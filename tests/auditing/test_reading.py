@@ -134,7 +134,7 @@ def test_broken_tables_are_refused(changes, match, monkeypatch):
 
 def test_times_that_repeat_without_a_sequence_ask_for_one():
     rows = {"time": [0, 0], "label": ["x", "y"], "v": [1, 2]}
-    with pytest.raises(ValueError, match=r"Or name the column of the sequences with the option sequence"):
+    with pytest.raises(ValueError, match=r"row 1. No column of persons.* \(--sequence COLUMN\). If several"):
         read_audit_table(pa.table(rows))
 
 

@@ -87,16 +87,30 @@ def test_what_cannot_be_a_feature_is_left_out_and_said():
         begun=[datetime.datetime(2026, 1, 1)] * n,
     )
     assert audit.feature_names == ("v",)
-    message = " ".join(audit.messages)
-    assert "'same' and 'empty' were left out of the features: a constant column" in message
-    assert "'notes' was left out of the features: text with more than 20 different values (here 60)" in message
-    assert "'twin' was left out of the features: a column that matches the labels one to one" in message
+    messages = " ".join(audit.messages)
+    assert "'same' and 'empty' were left out of the features: a constant column" in messages
+    assert "'notes' was left out of the features: text with more than 20 different values (here 60)" in messages
+    assert "'twin' was left out of the features: values that follow from the label" in messages
 
 
 def test_a_feature_that_nearly_follows_the_label_is_kept_and_named():
     audit = read(60, code=[1, 2] * 28 + [2, 1] * 2, wet=[0, 1, 1] * 20)
     assert audit.feature_names == ("code", "wet")
     assert "The label nearly follows from 'code'. If this holds labels" in " ".join(audit.messages)
+
+
+def test_codes_of_several_classes_and_one_column_for_each_are_left_out_and_said():
+    labels = np.random.default_rng(0).permutation(np.repeat(["lie", "stand", "graze"], 40))
+    kim = np.unique(labels, return_inverse=True)[1] * 10
+    kim[:9] = 20
+    rows = {"label": labels, "kim": kim, "is_lying": (labels == "lie") * 1, "wet": np.arange(120) % 3}
+    audit = read(120, **rows)
+    assert audit.feature_names == ("wet",)
+    said = " ".join(audit.said)
+    assert "'kim' was left out of the features: one value for nearly every class" in said
+    assert "'is_lying' was left out of the features: values that follow from the label" in said
+    named = read_audit_table(pa.table({**rows, "t": range(120)}), features="kim,wet")
+    assert named.feature_names == ("kim", "wet")
 
 
 def test_a_column_of_numbers_with_a_stray_text_is_read_as_numbers():

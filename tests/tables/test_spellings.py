@@ -66,7 +66,26 @@ def test_rare_misspellings_of_a_frequent_class_are_merged_and_stated(frequent, r
     ],
 )
 def test_names_that_may_be_classes_of_their_own_are_never_merged(counts):
-    assert choose_spellings(Counter(counts)) == ({}, [])
+    assert choose_spellings(Counter(counts))[0] == {}
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (
+            {"walk uphil": 26, "walk uphill": 1000, "sit": 900},
+            "'walk uphil' (26) and 'walk uphill' (1,000)",
+        ),
+        ({"Marche": 500, "Marches": 500, "Repas": 400}, "'Marche' (500) and 'Marches' (500)"),
+        (
+            {"cast": 3, "cost": 1000, "past": 1000},
+            "'cast' (3) and 'cost' (1,000) and 'past' (1,000)",
+        ),
+    ],
+)
+def test_similar_names_that_stay_apart_are_asked_about_once(counts, said):
+    (sentence,) = choose_spellings(Counter(counts))[1]
+    assert f"{said} labels. If one is a misspelling" in sentence
 
 
 def test_capitals_and_blanks_are_joined_before_misspellings():
@@ -75,5 +94,9 @@ def test_capitals_and_blanks_are_joined_before_misspellings():
 
 
 def test_unknown_is_a_missing_label_in_other_languages():
-    for word in ("unbekannt", "Inconnu", "desconocido"):
+    for word in ("unbekannt", "Inconnu", "desconocido", "k. A.", "unklar", "Indéterminé", "not scored", "-"):
         assert choose_missing(Counter({"a": 10, "b": 10, word: 3}))[0] == {word}
+
+
+def test_a_minus_beside_a_plus_is_a_class():
+    assert choose_missing(Counter({"+": 10, "-": 10, "0": 3}))[0] == frozenset()

@@ -48,6 +48,7 @@ def test_settings_of_the_pair_hold_over_those_of_method_and_data_set(tmp_path):
         ("noise = 3\n" + DATASET + METHODS, "noise must be a list of tables, each under a line [[noise]]"),
         (STUDY.replace("[[noise]]", "[noise]"), "noise must be a list of tables, each under a line [[noise]]"),
         ("draws = \n" + STUDY, "is not valid TOML"),
+        ("clip = None\n" + STUDY, "TOML has no None: write false"),
         ("draws = " + "[" * 5000, "is nested too deeply to be a study"),
     ],
 )

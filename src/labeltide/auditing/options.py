@@ -58,8 +58,8 @@ class AuditOptions:
     annotator: str | None = _option(None, "The column that names who labelled a row.")
     clock: Names = _option(
         None,
-        "What the noise may depend on: a column, hour_of_day, day_of_week, days or position (the default); up to "
-        "three, separated by commas.",
+        "What the noise may depend on: a column, hour_of_day, day_of_week, days or position (the default); an audit "
+        "takes up to three, separated by commas.",
     )
     trusted: str | None = _option(None, "A column of labels that are known to be right, empty elsewhere.")
     window: int | None = _option(None, "Cut sequences longer than this many steps; by default chosen from the data.")

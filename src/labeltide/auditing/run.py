@@ -93,7 +93,7 @@ class TableAudit(ShortRepr):
     summary : dict
         All numbers, as audit.json holds them.
     labels : pyarrow.Table or, of a large table, pyarrow.dataset.Dataset over labels.parquet
-        One line for every label: recorded, probability that it is right, suggested, corrected, and why.
+        One line for every row and annotator: recorded, probability that it is right, suggested, corrected, and why.
     noise : pyarrow.Table
         Q over the clock with bands.
     estimator : labeltide.TideClassifier
@@ -130,7 +130,7 @@ class TableAudit(ShortRepr):
         return self.folder / "report.html" if self.folder else None
 
     def to_frame(self, kind: str = "pandas", *, of: str = "labels") -> Any:
-        """One line for every label, or another table of the audit, as "pandas", "polars" or "pyarrow".
+        """One line for every row and annotator, or another table of the audit, as "pandas", "polars" or "pyarrow".
 
         Parameters
         ----------

@@ -345,12 +345,15 @@ def consensus(
     output: OutputOptions = OutputOptions(),
 ) -> None:
     """Compare annotators without signals: who differs, how and when; write a page, and the consensus as spans."""
+    from labeltide.auditing.page.format import terminal_text
     from labeltide.exporting.consensus import compare_annotators
 
     folder = out or Path(f"{Path(table.split(',')[0]).name.split('.')[0]}-consensus")
     command = shlex.join(["labeltide", *sys.argv[1:]])
     given = {"annotators": annotators, "to": to, "out": folder, "command": command, **vars(reading)}
     result = compare_annotators(table, verbose=not output.quiet, **given)
+    if not output.quiet:
+        _say("\n".join(["Decided", *(f"  - {terminal_text(each)}" for each in result.summary["messages"])]))
     if output.for_machines:
         output.show(json.dumps(result.summary))
     else:

@@ -148,6 +148,7 @@ def compare_annotators(
             "agreement": describe_agreement(steps.labels, clock, people, steps.class_names),
             "annotators": _describe_annotators(fitted, steps, people),
             "parts": fitted.parts,
+            "sequential": fitted.chosen.sequential,
             "departures": who.to_pylist(),
             "contested": _describe_contested(lines, people),
             "messages": [*messages, *steps.messages, *span_messages],

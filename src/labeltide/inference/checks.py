@@ -133,7 +133,7 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     t = math.inf if few else kappas.mean() / max(kappas.std(ddof=1) / math.sqrt(len(kappas)), 1e-9)
     agreement = f"their agreement beyond chance is {max(kappa, 0):.2f}"
     if kappa < MIN_SUPPORT or t < MIN_SUPPORT_T:
-        sentence = f"The signals do not predict these labels ({agreement}): only the labels next to a label were used."
+        sentence = f"Signals do not predict these labels ({agreement}), so each was compared with its neighbours only."
         advice = "Errors that last for several steps cannot be seen. Check the features."
         return (Diagnostic("support", True, sentence, advice),)
     checks = [Diagnostic("support", False, f"The signals predict the labels of other recordings: {agreement}.")]

@@ -120,7 +120,7 @@ def noise_matrices(
     constants: Constants | None = None,
 ) -> np.ndarray:
     """Q at every step, (steps, classes, classes): what `labeltide.make_noise` wraps."""
-    _validation.check_choice("shape", shape, SHAPES)
+    _validation.check_choice("shape", shape, SHAPES, " Noise of your own is an array (n_steps, n_classes, n_classes).")
     _validation.check_number("n_classes", n_classes, 2, _validation.MAX_CLASSES, whole=True)
     _validation.check_number("n_steps", n_steps, 1, MAX_STEPS, whole=True)
 

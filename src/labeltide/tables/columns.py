@@ -424,7 +424,7 @@ SAME_LABELS = 0.5  # agreement, from which on a column may be a second one of la
 
 
 def agreement(values: np.ndarray, codes: np.ndarray) -> float:
-    """How well a column of few values and labels foretell each other: 1 for one to one, 0 as by the most frequent."""
+    """How well a column of few values and labels predict each other: 1 if it follows, 0 as by the most frequent."""
     marked = np.flatnonzero(codes >= 0)
     is_few = len(np.unique(values[marked[:1000]])) <= MAX_CLASSES  # of a measurement, not all are sorted
     distinct, level = np.unique(values[marked] if is_few else [], return_inverse=True)
@@ -432,6 +432,8 @@ def agreement(values: np.ndarray, codes: np.ndarray) -> float:
         return 0.0
     counts = np.zeros((len(distinct), int(codes.max()) + 1), dtype=np.int64)
     np.add.at(counts, (level.reshape(-1), codes[marked]), 1)
+    if counts.max(0).sum() == len(marked) > counts.sum(1).max():  # each class has one value: codes, or one class of all
+        return 1.0
     chance = max(counts.sum(0).max(), counts.sum(1).max())
     return float(min(counts.max(0).sum(), counts.max(1).sum()) - chance) / max(len(marked) - chance, 1)
 

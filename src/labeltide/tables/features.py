@@ -128,7 +128,10 @@ def encode_features(
             judged = [codes for codes in labels.T if not named and (codes >= 0).sum() >= FEW_TO_JUDGE]
             match = max((agreement(values, codes) for codes in judged), default=0.0)
             if match == 1:
-                raise UnusableError("a column that matches the labels one to one would give the answer away")
+                raise UnusableError("values that follow from the label would give the answer away")
+            if match >= SAME_LABELS and len(np.unique(values)) == labels.max() + 1 > 2:
+                why = "one value for nearly every class, as codes of labels have"
+                raise UnusableError(f"{why}. Name a measurement with features (--features)")
             encoder = _fit_encoder(name, values, levels, notes)
             if match >= SAME_LABELS:
                 notes.setdefault("labels", []).append(name)

@@ -336,8 +336,8 @@ def _tells_labels(name: str) -> bool:
 
 SAME_VALUES = 0.8  # share of a column's values that are labels, from which on it may hold labels itself; by hand
 SECOND_LABELS = (
-    "a column with the values or the name of the labels may hold labels too. Columns of several annotators are "
-    "named with label (--label A,B), a measurement with features (--features)"
+    "columns with the values or the name of the labels may hold labels too. Name those of several annotators with "
+    "label (--label A,B), a measurement with features (--features)"
 )
 _NO_FEATURES: dict[str, Callable[[str], bool]] = {
     "a name or identifier is not a measurement": lambda name: words.means(name, words.SEQUENCES | {"id"}),

@@ -190,12 +190,9 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
     try:
         return find_steps(loaded, roles, len(roles["sequence"]) == 1)
     except RepeatedRowsError as error:
-        way_out = "Drop the repeats."
-        if not columns.annotator:
-            option = "Name the column of annotators with the option annotator (--annotator COLUMN)"
-            way_out = f"{option} if several people labelled a step, or drop repeats."
+        way_out = "Drop the repeats." if columns.annotator else f"{NAME_ANNOTATOR} Otherwise drop the repeats."
         if not columns.sequence:
-            way_out += " Or name the column of the sequences with the option sequence."
+            way_out = f"{NAME_SEQUENCE} {way_out}"
         if moments is not None and moments.local is not None and moments.order.type.tz is None:
             way_out += " If clocks went back an hour there, name the place with the option timezone (--timezone "
             way_out += "Europe/Berlin)."
@@ -205,6 +202,11 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
 # Rows that cannot be placed: without a time or a sequence, or exact repeats of an earlier row.
 
 DROP = "the option drop_bad_rows (--drop-bad-rows)"
+NAME_ANNOTATOR = "If several people labelled a step, name their column with the option annotator (--annotator COLUMN)."
+NAME_SEQUENCE = (
+    "No column of persons, nights or recordings was recognised, so the table was read as one sequence: if there are "
+    "several, name their column with the option sequence (--sequence COLUMN)."
+)
 
 
 def keep_rows(
@@ -231,21 +233,17 @@ def keep_rows(
                     f"{name_rows(np.flatnonzero(missing))}. Fill these, or leave them out with {DROP}."
                 )
         if len(exact) and not len(differ):
-            way_out = " Or name the column of the sequences with the option sequence (--sequence COLUMN)."
             raise ValueError(
-                f"{rule} An earlier row is repeated exactly in {name_rows(exact)}. Leave the repeats out with "
-                f"{DROP}.{'' if columns.sequence else way_out}"
+                f"{rule} An earlier row is repeated exactly in {name_rows(exact)}. "
+                f"{'' if columns.sequence else NAME_SEQUENCE + ' '}Leave the repeats out with {DROP}."
             )
         return table, None, ()
+    is_named = columns.annotator or len(columns.label) > 1
     if len(differ):
-        way_out = (
-            "If several people labelled a step, name their column with the option annotator (--annotator COLUMN). "
-        )
         raise ValueError(
             f"{rule} {len(differ)} rows repeat an earlier one with other values: {name_rows(differ)}. "
             "drop_bad_rows (--drop-bad-rows) leaves out exact repeats only, because it is unknown which of two "
-            f"different rows is right. {'' if columns.annotator or len(columns.label) > 1 else way_out}Remove one of "
-            "each."
+            f"different rows is right. Remove one of each. {'' if is_named else NAME_ANNOTATOR}".rstrip()
         )
     bad[exact] = True
     if not bad.any():

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labeltide._validation import MAX_CLASSES
 from labeltide.tables.columns import drop_values, is_text, short_floats, whole
 from labeltide.tables.files import NULLS, FileSet, csv_batches, number_type, read_names
 from labeltide.tables.roles import Labels, RoleColumns
@@ -402,7 +403,8 @@ def choose_missing(counts: Counter[Hashable], asked: Labels = None) -> tuple[fro
         unknown = sorted(name for name in names - known if not _is_whole_text(name) and not {*name.split(",")} & known)
         messages = [f"Read as missing labels: {quoted(sorted(map(str, found)))}."] if found else []
         return found, messages + ([f"No label is {quoted(unknown)}, although missing names it."] if unknown else [])
-    texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in UNRECORDED}
+    unrecorded = UNRECORDED - {"-"} if "+" in counts else UNRECORDED
+    texts = {label for label in counts if isinstance(label, str) and _bare(label).casefold() in unrecorded}
     present = {label for label in counts if not isinstance(label, str) or label.strip()}
     way_out = "To change this, list the labels that mean 'not recorded' with missing (--missing), or pass none."
     if texts and len(present - texts) >= 2:
@@ -482,22 +484,30 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     totals: Counter[str] = Counter()
     for text, count in counts.items():
         totals[spelled.get(text, text)] += count
-    for rare, count in totals.items():  # within one edit (Damerau 1964), two of long names, of one frequent name
-        similar = [name for name, total in totals.items() if count < MISSPELLED * total and _may_be_typo(rare, name)]
-        if len(similar) != 1:
-            continue
-        best = similar[0]
-        spelled |= {text: best for text in counts if spelled.get(text, text) == rare}
-        messages.append(
-            f"Read as a misspelling of {quoted([best])} ({totals[best]:,}): {quoted([rare])} ({totals[rare]:,} "
-            f"label{'s' if totals[rare] > 1 else ''}). If both exist, list all classes with classes (--classes A,B)."
-        )
+    is_few, done = len(totals) <= MAX_CLASSES, set[str]()
+    for rare, count in sorted(totals.items(), key=lambda item: item[1]):
+        done.add(rare)
+        names = [name for name in totals if name not in done and (is_few or count < MISSPELLED * totals[name])]
+        near = [name for name in names if _may_be_typo(rare, name)]
+        similar = [name for name in near if count < MISSPELLED * totals[name]]
+        both = " and ".join(f"{quoted([name])} ({totals[name]:,})" for name in [rare, *near])
+        if len(similar) == 1:
+            spelled |= {text: similar[0] for text in counts if spelled.get(text, text) == rare}
+            messages.append(
+                f"Read as a misspelling of {quoted(similar)} ({totals[similar[0]]:,}): {quoted([rare])} ({count:,} "
+                f"label{'s' if count > 1 else ''}). If both exist, list all classes with classes (--classes A,B)."
+            )
+        elif near:
+            messages.append(
+                f"Read as different classes, although their names are nearly the same: {both} labels. If one is a "
+                "misspelling, correct it in the table: otherwise its labels will look wrong."
+            )
     return spelled, messages
 
 
 MISSPELLED = 0.02  # share of a class's labels below which a similar name is taken for a misspelling of it; by hand
 UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
-LONG = 9  # letters of a name, from which on two of them may differ
+LONG = 9  # letters of a name, from which on two of its words may differ
 
 
 def _may_be_typo(rare: str, frequent: str) -> bool:
@@ -510,16 +520,16 @@ def _may_be_typo(rare: str, frequent: str) -> bool:
     differ = [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]]
     if any(len(word) < 3 or not word.isalpha() for pair in differ for word in pair):
         return False
-    rows = [list(range(len(second) + 1))]  # letters to add, drop, change or swap (optimal string alignment)
-    for i, letter in enumerate(first, 1):
-        row = [i]
-        for j, other in enumerate(second, 1):
-            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
-            if i > 1 and j > 1 and (letter, other) == (second[j - 2], first[i - 2]):
-                best = min(best, rows[-2][j - 2] + 1)
-            row.append(best)
-        rows.append(row)
-    return rows[-1][-1] <= (2 if min(len(first), len(second)) >= LONG else 1)
+    most = 2 if min(len(first), len(second)) >= LONG else 1
+    return len(differ) <= most and all(_is_one_edit(*pair) for pair in differ)
+
+
+def _is_one_edit(first: str, second: str) -> bool:
+    """Whether one letter was added, dropped or changed, or two neighbours were swapped (Damerau 1964)."""
+    shorter = min(len(first), len(second))
+    at = next((k for k in range(shorter) if first[k] != second[k]), shorter)
+    a, b = first[at:], second[at:]
+    return a[1:] in (b, b[1:]) or a == b[1:] or (a[:2] == b[:2][::-1] and a[2:] == b[2:])
 
 
 def _bare(text: str) -> str:

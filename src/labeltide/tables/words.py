@@ -65,7 +65,7 @@ def _words_of(role: str) -> frozenset[str]:
 SEQUENCES, TIMES, LESSER_TIMES = map(_words_of, ("sequences", "times", "lesser_times"))
 LABELS, LESSER_LABELS, LABELS_WITH_MORE = map(_words_of, ("labels", "lesser_labels", "labels_with_more"))
 ANNOTATORS, TRUTHS = map(_words_of, ("annotators", "truths"))
-UNRECORDED = _words_of("unrecorded") | {"not scored", "sleep stage ?"}
+UNRECORDED = frozenset(text for line in _VOCABULARY["unrecorded"].values() for text in line.split(", "))
 NUMBERS_OF_ROWS, _IDS = map(_words_of, ("numbers_of_rows", "ids"))
 
 
@@ -102,5 +102,4 @@ def stem(name: str) -> str:
 
 def is_number_of_row(name: str) -> bool:
     """Whether the column only counts rows, as an index that was saved beside the data does."""
-    bare = "".join(word for word in words(name) if not word.isdigit())
-    return bare in NUMBERS_OF_ROWS or not name.strip()
+    return stem(name) in NUMBERS_OF_ROWS or not name.strip()

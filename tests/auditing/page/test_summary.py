@@ -13,9 +13,9 @@ def test_the_summary_is_read_in_ten_seconds(tmp_path):
     assert len(text.split()) < 75
     assert text.splitlines() == [
         "wearables.csv: 480 labels in 4 sequences, by 2 annotators.",
-        f"Wrong      about 28 % (27 to 30 %) of labels; {audit['issues']['count']} labels to check, "
-        "most likely errors first",
-        "Worst      highest near 21:30 (48 %), lowest near 09:30 (8.2 %)",
+        "Wrong      about 28 % of the labels (95 % interval 27 to 30 %)",
+        f"To check   {audit['issues']['count']} labels, most likely errors first",
+        "When       highest near 21:30 (48 %), lowest near 09:30 (8.2 %)",
         "Over time  changes by 40 percentage points (34 to 47), p < 0.001",
         'Next       check the listed labels, then annotate 4 stretches again, "p01" first',
         "Careful    1 warning: Bursts of mistakes",
@@ -28,8 +28,8 @@ def test_of_several_clocks_the_summary_names_each(tmp_path):
     first = {"clock": {"name": "since", "kind": "column"}, "noise": audit["noise"], "temporality": still}
     moves = {part: audit[part] for part in first}
     lines = summary_text({**audit, **first, "other_clocks": [moves]}).splitlines()
-    assert lines[2] == "Worst      highest near 21:30 (48 %), lowest near 09:30 (8.2 %)"
-    assert lines[3].startswith("Over time  over since: no change shown (p = 0.60); over the day: changes by")
+    assert lines[3] == "When       highest near 21:30 (48 %), lowest near 09:30 (8.2 %)"
+    assert lines[4].startswith("Over time  over since: no change shown (p = 0.60); over the day: changes by")
     assert summary_html({**audit, **first, "other_clocks": [moves]}).count("<svg") == 2
 
 
@@ -38,8 +38,8 @@ def test_the_summary_claims_nothing_that_no_test_carries(tmp_path):
     audit = json.loads((folder / "audit.json").read_text())
     lines = summary_text(audit).splitlines()
     assert lines[1].startswith("Wrong      no clear sign of any")
-    assert lines[2:5] == [
-        "Worst      no moment stands out",
+    assert lines[3:6] == [
+        "When       no moment stands out",
         "Over time  no change shown (p = 0.41)",
         "Next       nothing urgent",
     ]
@@ -57,7 +57,7 @@ def test_where_nothing_is_wrong_no_list_is_pointed_at_and_no_zero_is_made_much_o
     assert "ruled out" not in changes.detail
     assert then.detail == "The labels can be used as they are."
     assert then.link is None
-    assert "; no label is named" in summary_text(audit)
+    assert "To check   no label is listed" in summary_text(audit)
 
 
 def test_no_name_reaches_the_terminals_controls(tmp_path):
@@ -81,6 +81,6 @@ def test_a_notebook_gets_html_without_scripts(tmp_path):
 def test_the_summary_says_that_a_change_cannot_be_told(tmp_path):
     audit = json.loads((write_audit(tmp_path, sequences=4, steps=60) / "audit.json").read_text())
     unknown = audit["temporality"] | {"p_value": None, "method": "none", "n_units": 1}
-    assert summary_text({**audit, "temporality": unknown}).splitlines()[3] == (
+    assert summary_text({**audit, "temporality": unknown}).splitlines()[4] == (
         "Over time  cannot be tested with 1 person or recording"
     )

@@ -241,8 +241,10 @@ def test_a_step_of_one_class_names_the_class(audits):
 def test_the_first_line_says_what_the_share_rests_on(audits):
     alone = audits["temporal"]["issues"] | {"by_kind": {"isolated": 40}}
     headline = words({**audits["temporal"], "issues": alone})[0]
-    assert "probably wrong, fewer if some are brief true events that the signals do not show." in headline
+    assert "probably wrong, or fewer: short real events that leave no trace in the signals look the same." in headline
     check = {"name": "persistence", "is_warning": True, "sentence": "Alone.", "advice": ""}
     noise = audits["temporal"]["noise"] | {"rate": 0.2, "rate_lower": 0.0, "rate_unclear": 0.2}
     headline = words({**audits["temporal"], "issues": alone, "noise": noise, "diagnostics": [check]})[0]
-    assert headline.startswith("Between 0 and 20 in 100 recorded labels are probably wrong, by persistence alone")
+    assert headline.startswith(
+        "Between 0 and 20 in 100 recorded labels are probably wrong, judged by their neighbours alone"
+    )

@@ -76,4 +76,7 @@ def _load(what: str, name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"The {what} {name!r} cannot be imported: {error}. {OWN}") from None
+        raise ValueError(
+            f"The {what} {name!r} cannot be imported: {error}. It must lie in a module beside the "
+            "study file, or in one that is installed."
+        ) from None

@@ -63,7 +63,7 @@ class FleetPlan:
     @property
     def title(self) -> str:
         first = self.runs[0]
-        return f"{first.dataset.name}, {first.method.label}, {len(self.runs)} runs"
+        return f"{first.dataset.name}, {first.method.label}, {len(self.runs)} run{'s' if len(self.runs) > 1 else ''}"
 
     @property
     def digest(self) -> str:

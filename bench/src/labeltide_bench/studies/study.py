@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -114,13 +115,15 @@ def read_study(path: str | Path) -> Study:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no study file {path}.")
+    text = ""
     try:
         text = path.read_text(encoding="utf-8")
         if (folder := str(path.parent.resolve())) not in sys.path:  # for noise and methods of the user's own
             sys.path.append(folder)
         return _parse(path.stem, tomllib.loads(text), text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}.") from None
+        none = " TOML has no None: write false, as in clip = false." if re.search(r"=\s*None\b", text) else ""
+        raise ValueError(f"{path} is not valid TOML: {error}.{none}") from None
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply to be a study.") from None
     except ValueError as error:

@@ -239,12 +239,8 @@ def draw_shifts(shifts: Mapping[str, Any]) -> Markup | None:
     if len(points) < 2 or len(points) != len(values) or not np.isfinite(values).any():
         return None
     best = int(np.nanargmax(values))
-    frame = Frame(
-        Clock("column", "shift of the labels, positive: late", "steps", None),
-        (float(points[0]), float(points[-1])),
-        top_of(values),
-        WIDE,
-    )
+    clock = Clock("column", "shift of the labels, positive: late", "steps", None)
+    frame = Frame(clock, (float(points[0]), float(points[-1])), top_of(values), WIDE)
     mark = (float(points[best]), float(values[best]), f"best at {points[best]:+.0f}")
     alt = f"Share of the signals' variance that labels explain at each shift: largest at {points[best]:.0f} steps."
     return draw_svg([Curve(values, marks=[mark])], points, frame, alt)

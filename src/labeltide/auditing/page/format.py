@@ -59,7 +59,7 @@ def interval(lower: float, upper: float) -> str:
     low, high = (_figures(100 * end) for end in (lower, upper))
     if ("." in low) != ("." in high):
         low, high = (f"{100 * end:.1f}" if abs(upper) < 0.2 else f"{100 * end:.0f}" for end in (lower, upper))
-    return f"{low} to {high}{SIGN}"
+    return f"{low} to {high}{SIGN}".replace("-", "\N{MINUS SIGN}")
 
 
 def points_range(low: float, high: float) -> str:
@@ -67,9 +67,9 @@ def points_range(low: float, high: float) -> str:
     return interval(low, high).removesuffix(SIGN)
 
 
-def change_words(entry: Mapping[str, Any], before: str = "") -> str:
+def change_words(entry: Mapping[str, Any], before: str = "", of: str = "change") -> str:
     """The size of a change: 16 percentage points (10 to 20); empty where it is not known."""
-    change, low, high = read_interval(entry, "change")
+    change, low, high = read_interval(entry, of)
     range_ = f" ({before}{points_range(low, high)})" if is_known(low, high) else ""
     return f"{points(change)}{range_}" if is_known(change) else ""
 
@@ -82,7 +82,8 @@ def count(amount: float, noun: str, nouns: str = "") -> str:
 def p_value(p: float) -> str:
     if not math.isfinite(p):
         return "p unknown"
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+    text = "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def join_words(names: Sequence[str], most: int = 3) -> str:

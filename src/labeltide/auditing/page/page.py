@@ -58,23 +58,20 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
     people = [curve for curve in drawer.curves if curve.get("annotator") is not None]
     # The policy in the page's head allows exactly this script.
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        environment()
-        .get_template("audit.html")
-        .render(
-            audit=audit,
-            payload=payload,
-            data=Markup(embed(payload)),
-            script=Markup(script),
-            digest=digest,
-            verdict=words.write_verdict(audit),
-            clocks=[_over_clock(view) for view in clock_views(audit)],
-            annotators=drawer.annotators() if drawer.can_draw else [],
-            amounts={str(curve["annotator"]): curve["labels"] for curve in people},
-            kappa_drawing=drawer.agreement() if drawer.can_draw else None,
-            timing_drawing=draw_shifts(words.timing(audit)),
-            compare=comparison_view(audit.get("compare")),
-        )
+    template = environment().get_template("audit.html")
+    return template.render(
+        audit=audit,
+        payload=payload,
+        data=Markup(embed(payload)),
+        script=Markup(script),
+        digest=digest,
+        verdict=words.write_verdict(audit),
+        clocks=[_over_clock(view) for view in clock_views(audit)],
+        annotators=drawer.annotators() if drawer.can_draw else [],
+        amounts={str(curve["annotator"]): curve["labels"] for curve in people},
+        kappa_drawing=drawer.agreement() if drawer.can_draw else None,
+        timing_drawing=draw_shifts(words.timing(audit)),
+        compare=comparison_view(audit.get("compare")),
     )
 
 
@@ -130,13 +127,8 @@ def write_consensus(path: Path, summary: Mapping[str, Any]) -> None:
         panels.append(Panel(each["annotator"], drawing, percent(number(each["differs"]))))
     drawer = Drawer({**summary, "clock": summary["agreement_clock"], "noise": {"clock": points}, "table": summary})
     template = environment().get_template("consensus.html")
-    text = template.render(
-        found=summary,
-        clock=clock,
-        cards=words.consensus_cards(summary),
-        panels=panels,
-        kappa_drawing=drawer.agreement(),
-    )
+    cards, kappa = words.consensus_cards(summary), drawer.agreement()
+    text = template.render(found=summary, clock=clock, cards=cards, panels=panels, kappa_drawing=kappa)
     write_atomically(path, text.encode("utf-8", "replace"))
 
 

@@ -33,7 +33,7 @@ HEADINGS = {  # of the columns in the list of labels to check, in their order
     "rank": "Rank",
     "recorded": "Recorded",
     "suggested": "Suggested",
-    "probability_right": "Chance wrong",
+    "probability_right": "Chance of error",
     "sequence": "Sequence",
     "time": "Time",
     "annotator": "Annotator",
@@ -70,9 +70,8 @@ def build_payload(results: Results) -> dict[str, Any]:
     of_recordings = bool(audit.get("recordings"))
     found = None if of_recordings else format_of(str(audit["table"]["name"]))
     are_dates = any(":" in time or time.count("-") > 1 for time in issues["time"][:9] if time)
-    unit = (
-        "" if are_dates else "s" if of_recordings else _shown((audit["table"].get("columns") or {}).get("time") or "")
-    )
+    named = _shown((audit["table"].get("columns") or {}).get("time") or "")
+    unit = "" if are_dates else "s" if of_recordings else named
     headings = HEADINGS | ({"time": f"Time ({unit})"} if unit else {})
     return {
         "issues": issues,
@@ -185,9 +184,8 @@ def _timeline(
     n = len(described["times"])
     tracks: dict[int, dict[str, list[int]]] = {}
     suggested = [-1] * n
-    columns = (
-        labels[name].to_pylist() for name in ("annotator", "recorded", "probability_right", "suggested", "is_issue")
-    )
+    names = ("annotator", "recorded", "probability_right", "suggested", "is_issue")
+    columns = [labels[name].to_pylist() for name in names]
     for step, who, recorded, right, better, is_issue in zip(steps, *columns, strict=True):
         if step < 0 or step >= n:
             continue

@@ -56,16 +56,16 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     """What a person can read in ten seconds; names cannot reach the terminal's controls."""
     views, plan = clock_views(audit), audit.get("plan") or []
     changes = [f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views]
-    answer = write_verdict(audit).cards[-1].answer
-    has_list = is_noisy(audit) and audit["issues"].get("count")
-    then = f", then annotate {again_words(plan)}" if plan and has_list else ""
+    answer, n_issues = write_verdict(audit).cards[-1].answer, audit["issues"].get("count") or 0
+    then = f", then annotate {again_words(plan)}" if plan and is_noisy(audit) and n_issues else ""
     warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
     careful = f"{count(len(warnings), 'warning')}: {join_words([display_name(name) for name in warnings])}"
     fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
         "Timing": timing_words(audit) + misaligned(audit),
-        "Worst": _worst(audit),
+        "To check": f"{count(n_issues, 'label')}, most likely errors first" if n_issues else "no label is listed",
+        "When": _worst(audit),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,
         "Careful": careful if warnings else "",
@@ -76,24 +76,19 @@ def summary_text(audit: Mapping[str, Any]) -> str:
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
-    n_issues = audit["issues"].get("count") or 0
     _, lower, upper = read_interval(audit["noise"], "rate")
     if untold(audit):
-        return f"cannot be estimated. {untold(audit)} No label is named or corrected"
-    range_ = f" ({interval(lower, upper)})" if interval(lower, upper) else ""
+        return f"cannot be estimated. {untold(audit)}"
+    range_ = f" (95 % interval {interval(lower, upper)})" if interval(lower, upper) else ""
     answer = write_verdict(audit).cards[0].answer
-    rest = f" of labels{condition(audit)}" if is_noisy(audit) else f"; {FOLLOWING}"
-    much = f"{answer[0].lower()}{answer[1:]}{range_}{rest}"
-    named = f"{count(n_issues, 'label')} to check, most likely errors first" if n_issues else "no label is named"
-    return f"apart from the timing, {much}; {named}" if timing_words(audit) else f"{much}; {named}"
+    rest = f" of the labels{range_}{condition(audit)}" if is_noisy(audit) else f"{range_}; {FOLLOWING}"
+    return f"{'apart from the timing, ' if timing_words(audit) else ''}{answer[0].lower()}{answer[1:]}{rest}"
 
 
 def _worst(audit: Mapping[str, Any]) -> str:
     """Over the first clock along which a moment stands out."""
-    moving = [view for view in clock_views(audit) if is_temporal(view.audit)]
-    if not moving:
-        return "" if untold(audit) else "no moment stands out"
-    return shape_words(moving[0]) or "no moment stands out"
+    words = next((shape_words(view) for view in clock_views(audit) if is_temporal(view.audit)), "")
+    return words or ("" if untold(audit) else "no moment stands out")
 
 
 def _change_line(view: View) -> str:
@@ -216,7 +211,8 @@ def github_audit(audit: Mapping[str, Any], issues: pa.Table, table: Path, check:
     for issue in shown:
         recorded, suggested = display_name(issue["recorded"]), display_name(issue["suggested"])
         likelier = "" if recorded == suggested else f", more likely {suggested}"
-        words = f"{_where(issue)}: recorded {recorded}{likelier}. {issue['reason'] or ''} "
+        reason = (issue["reason"] or f"recorded {recorded}{likelier}").rstrip(".")
+        words = f"{_where(issue)}: {reason}. "
         words += f"The label is right with probability {percent(issue['probability_right'])}."
         yield _command("warning", words, {**_location(table, issue["row"]), "title": "Label to check"})
     if len(issues) > len(shown):
@@ -263,9 +259,8 @@ def _escaped(value: Any, letters: str) -> str:
 
 def _location(table: Path, row: int) -> dict[str, Any]:
     """The file, and the line in it where the file is text: after one line of names, counted from 1."""
-    location: dict[str, Any] = {"file": table.as_posix()}
     is_plain = table.name.lower().endswith((".csv", ".tsv"))
-    return location | ({"line": row + 2} if is_plain else {})
+    return {"file": table.as_posix(), **({"line": row + 2} if is_plain else {})}
 
 
 def _where(issue: Mapping[str, Any]) -> str:

@@ -116,7 +116,7 @@ def timing_words(audit: Mapping[str, Any]) -> str:
     shifts = timing(audit)
     steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
     common = f"the labels are {shift_words(steps, shifts)}" if steps else ""
-    single = f"the labels of {count(own, 'sequence')} are shifted by themselves" if own else ""
+    single = f"the labels of {count(own, 'sequence')} are shifted by a lag of their own" if own else ""
     return join_words([words for words in (common, single) if words])
 
 
@@ -167,9 +167,11 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
 def condition(audit: Mapping[str, Any]) -> str:
     """What the share of wrong labels rests on; empty where no label stands alone."""
     if any(each["name"] == "persistence" and each.get("is_warning") for each in audit.get("diagnostics") or []):
-        return ", by persistence alone: the signals do not support the suggestions, and brief true events look the same"
+        return (
+            ", judged by their neighbours alone: the signals support no suggestion, and short real events look the same"
+        )
     alone = number((audit["issues"].get("by_kind") or {}).get("isolated"))
-    return ", fewer if some are brief true events that the signals do not show" if alone > 0 else ""
+    return ", or fewer: short real events that leave no trace in the signals look the same" if alone > 0 else ""
 
 
 def shape_words(view: View) -> str:
@@ -263,7 +265,8 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
             )
     least = identified(audit)
     if condition(audit):
-        about += f" It is{condition(audit)[1:]}; the share is then 0 to {percent(ends[1])}, and only a review can tell."
+        about += " Short real events that leave no trace in the signals count as wrong here. If there are such events, "
+        about += f"anything from 0 to {percent(ends[1])} may be wrong; only a review can tell."
     if least:  # zero where persistence alone speaks against the labels
         about += (
             f" In {percent(rate - least)} of the labels, labels and signals disagree in runs or about a class whose "
@@ -588,45 +591,39 @@ CONSENSUS_LINES = ("Agreement", "Differs", "Changes", "Contested")  # of the car
 
 def consensus_cards(found: Mapping[str, Any]) -> list[Card]:
     """Whether annotators agree, who differs, whether anyone changes, and what is contested."""
-    agreement, people = found["agreement"], found["annotators"]
-    contested, of_steps = found["contested"], f"of {count(found['steps'], 'step')}"
+    agreement, people, contested = found["agreement"], found["annotators"], found["contested"]
     if agreement is None:
         return [Card("Do they agree?", "Unknown", "No step was labelled by two annotators.")]
     worst = min(agreement["cohen"], key=lambda pair: number(pair["kappa"]))
     pair = f"{in_quotes(worst['a'])} and {in_quotes(worst['b'])} agree least (kappa {number(worst['kappa']):.2f})."
-    cards = [
-        Card(
-            "Do they agree?",
-            f"{percent(agreement['observed'])} of pairs of labels agree",
-            f"Fleiss' kappa is {number(agreement['fleiss']):.2f}. {pair}",
-            ("agreement", "Every pair"),
-        )
-    ]
+    answer, kappa = f"{percent(agreement['observed'])} of pairs of labels agree", number(agreement["fleiss"])
+    cards = [Card("Do they agree?", answer, f"Fleiss' kappa is {kappa:.2f}. {pair}", ("agreement", "Every pair"))]
     more = [each for each in people if number(each["against_p"]) < SURE and number(each["against"]) > 0]
     more.sort(key=lambda each: -each["against"])
     why = "No annotator was shown to differ more often than the others on the same recordings."
     if len(people) < 3:
         why = "Two annotators differ equally from each other: only a third or trusted labels can show who is right."
     elif more:
-        first = more[0]
-        ends = points_range(*read_numbers(first, "against_lower", "against_upper"))
-        why = f"{in_quotes(first['annotator'])} differs more often than the others on the same recordings, by "
-        why += f"{points(first['against'])} ({ends}), {p_value(first['against_p'])}."
+        why = f"{in_quotes(more[0]['annotator'])} differs more often than the others on the same recordings, by "
+        why += f"{change_words(more[0], of='against')}, {p_value(more[0]['against_p'])}."
     names = join_words([in_quotes(each["annotator"]) for each in more])
     cards.append(Card("Who differs more?", names or NOBODY, why, ("who", "Who differs how")))
     moved = sorted((each for each in people if number(each["change_p"]) < SURE), key=lambda each: each["change_p"])
+    over = Clock.read(found["clock"]).over
     changes = [
-        f"{in_quotes(each['annotator'])}: {change_words(each)}, {p_value(each['change_p'])}." for each in moved[:3]
+        f"{in_quotes(each['annotator'])} differs {'more' if each['change'] > 0 else 'less'} often towards the end: a "
+        f"change of {change_words(each)} {over}, {p_value(each['change_p'])}."
+        for each in moved[:3]
     ]
     names = join_words([in_quotes(each["annotator"]) for each in moved])
-    over = Clock.read(found["clock"]).over
     why = " ".join(changes) or f"No change {over} was shown."
     if not any(is_known(number(each["change_p"])) for each in people):
         why = "This needs at least five recordings by one annotator."
     cards.append(Card(f"Who changes {over}?", names or NOBODY, why, ("when", "The curves")))
     share = percent(contested["disputed"] / max(found["steps"], 1))
-    why = f"One more annotator would differ from the consensus at {percent(contested['differs'])} of steps."
-    cards.append(Card("What is contested?", f"{share} {of_steps}", why, ("contested", "The most contested stretches")))
+    why = f"One more annotator is expected to differ from the consensus at {percent(contested['differs'])} of steps."
+    answer = f"They disagree at {share} of {count(found['steps'], 'step')}"
+    cards.append(Card("What is contested?", answer, why, ("contested", "The most contested stretches")))
     return cards
 
 
@@ -637,5 +634,6 @@ def consensus_text(found: Mapping[str, Any]) -> str:
         f"{count(found['steps'], 'step')} in {count(found['sequences'], 'sequence')}."
     ]
     for name, card in zip(CONSENSUS_LINES, consensus_cards(found), strict=False):
-        lines.append(f"{name:<11}{terminal_text(f'{card.answer}. {card.detail}')}")
+        answer = "" if card.detail.startswith(card.answer) else f"{card.answer}. "
+        lines.append(f"{name:<{HEAD}}{terminal_text(answer + card.detail)}")
     return "\n".join(lines)

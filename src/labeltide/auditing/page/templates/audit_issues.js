@@ -30,9 +30,10 @@ function sureness(right) {
   const bar = element('i', { class: 'bar', style: `--part: ${(100 * (1 - right)).toFixed(0)}%` });
   return element('span', {}, bar, chance(1 - right));
 }
-// One line until it is opened, so that many labels fit on a screen.
+// One line until it is opened, so that many labels fit on a screen; what was recorded has a column of its own.
 function reasonElement(reason) {
-  return element('details', { class: 'folded' }, element('summary', {}, shorten(reason, 160)));
+  const why = reason.replace(/^recorded .*?, but /, '');
+  return element('details', { class: 'folded' }, element('summary', {}, shorten(why, 160)));
 }
 function showButton(i) {
   const at = issues.timeline[i];
