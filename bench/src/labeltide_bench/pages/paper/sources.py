@@ -233,7 +233,7 @@ ROLES = {
     "people": "labels of real annotators (annotators)",
     "code": "our methods exactly as in the code, at all levels (paper-code)",
     "text": "our methods exactly as in the text, at all levels (paper-text)",
-    "published": "tables 2 and 3 exactly as published (paper-published)",
+    "published": "the cells of the public code exactly as published (paper-published)",
 }
 
 
