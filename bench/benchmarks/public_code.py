@@ -8,7 +8,7 @@ the windows and at the noise levels of our studies (ten cells of each of six dat
 periodic noise). The summary, `pages/paper/public_code.csv`, has means and standard deviations (divided by n - 1) over
 draws:
 
-- error: test error, the arg max of the probabilities;
+- error: test error, the arg max of the probabilities; error_finite: the same over the draws whose Q is finite;
 - error_rounded: the same with the code's own metric, the arg max of rounded probabilities;
 - mae: the error of Q, the mean absolute error of an entry; frobenius: its mean Frobenius norm;
 - n: draws; n_q: draws whose Q is finite. Where Q is NaN the code predicts one class, and that error counts.
@@ -24,7 +24,7 @@ from labeltide._files import csv_text, write_atomically
 from labeltide_bench.pages.cells import summarise_draws
 
 SUMMARY = Path(__file__).parents[1] / "src/labeltide_bench/pages/paper/public_code.csv"
-MEASURES = ("error", "error_rounded", "mae", "frobenius")
+MEASURES = ("error", "error_rounded", "mae", "frobenius", "error_finite")
 
 
 def summarise_fits(fits: Path) -> str:
@@ -32,6 +32,7 @@ def summarise_fits(fits: Path) -> str:
     grouped: dict[tuple[str, ...], list[dict[str, str]]] = {}
     with fits.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
+            row["error_finite"] = row["error"] if row["mae"] else ""
             grouped.setdefault((row["data"], row["shape"], row["level"], row["method"]), []).append(row)
     lines = [["data", "shape", "level", "method", "n", "n_q"] + [f"{m}{end}" for m in MEASURES for end in ("", "_sd")]]
     for key in sorted(grouped, key=lambda key: (key[0], key[1], float(key[2]), key[3])):

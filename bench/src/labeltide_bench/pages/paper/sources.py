@@ -149,21 +149,28 @@ def _value(row: dict[str, object]) -> FigureValue:
     return value._replace(method=method, **numbers)
 
 
-CODE_COLUMNS = {"test_error": "error", "rounded": "error_rounded", "absolute": "mae", "frobenius": "frobenius"}
+CODE_COLUMNS = {
+    "test_error": "error",
+    "rounded": "error_rounded",
+    "absolute": "mae",
+    "frobenius": "frobenius",
+    "finite_error": "error_finite",
+}
 
 
 @cache
 def public_code() -> dict[tuple[str, str, float], dict[str, dict[str, DrawSummary]]]:
     """What the public code gives: data set, shape and level in percent → method → metric → summary over its draws.
 
-    `rounded` is the test error by the code's own metric, the arg max of rounded probabilities, which the paper prints.
+    `rounded` is the test error by the code's own metric, the arg max of rounded probabilities, which the paper prints;
+    `finite_error` is that of the draws whose Q is finite.
     """
     text = files("labeltide_bench.pages.paper").joinpath("public_code.csv").read_text(encoding="utf-8")
     found: dict[tuple[str, str, float], dict[str, dict[str, DrawSummary]]] = {}
     for row in csv.DictReader(text.splitlines()):
         numbers = {}
         for metric, column in CODE_COLUMNS.items():
-            n = int(row["n_q" if metric in Q_ERRORS else "n"])
+            n = int(row["n_q" if metric in (*Q_ERRORS, "finite_error") else "n"])
             mean, spread = float(row[column]) / 100, float(row[f"{column}_sd"]) / 100
             numbers[metric] = DrawSummary(mean, spread, n, int(row["n"]) - n)
         found.setdefault((row["data"], row["shape"], float(row["level"])), {})[row["method"]] = numbers
