@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 
+from labeltide import make_noise
 from labeltide_bench.pages.cells import make_cells, summarise_draws
 from labeltide_bench.pages.paper.agreement import code_differences, code_table, exact_words, table_point
 from labeltide_bench.pages.paper.sources import (
@@ -111,6 +112,17 @@ def test_the_public_code_has_sixty_cells_of_six_methods():
     assert all(set(methods) == set(SIX) for methods in cells.values())
     assert sum(numbers["test_error"].n for methods in cells.values() for numbers in methods.values()) == 1368
     assert sum(numbers["absolute"].failed for methods in cells.values() for numbers in methods.values()) == 16
+
+
+def test_the_public_code_was_run_with_the_noise_of_our_levels():
+    """The error of Q of ignore is the mean noise of an entry, which the constants of the level give."""
+    steps = {"moving": 50, "senior": 50, "blinking": 50, "sleeping": 100}
+    for (dataset, shape, percent), methods in public_code().items():
+        name, _, classes = dataset.partition(", ")
+        n_classes = int(classes.split()[0]) if classes else 2
+        noise = make_noise(shape, n_classes, steps[name], percent / 100)
+        of_entry = np.abs(noise.at(np.linspace(0, 1, steps[name])) - np.eye(n_classes)).mean()
+        assert methods["ignore"]["absolute"].mean == pytest.approx(of_entry, abs=2e-5), (dataset, shape, percent)
 
 
 def test_groups_of_draws_are_pooled_as_if_they_were_one():
