@@ -171,8 +171,8 @@ def test_draws_of_the_same_program_lie_within_two_standard_errors_as_often_as_ex
     assert 48 < same.errors.expected < 58
     assert abs(np.mean(other.errors.values)) > 8 * other.errors.error
     assert code_table([same]).rows[0][3].count("§") < code_table([other]).rows[0][3].count("§")
-    assert exact_words([same]).startswith("Trained exactly as in the paper's code")
-    assert f"Of 120 means, of test errors and errors of Q, {same.errors.near + same.q.near} lie" in exact_words([same])
+    assert f"of 120 means, of test errors and errors of Q, {same.errors.near + same.q.near} of" in exact_words([same])
+    assert not exact_words([])
 
 
 def test_fits_whose_q_is_not_finite_are_counted_and_left_out_of_the_finite_ones():
@@ -248,6 +248,7 @@ def test_tables_exactly_as_published_stand_beside_the_public_code_and_ours():
         (("volmin (paper's code)",), "code"),
         (("volmin (paper's text)",), "text"),
         (("volmin (paper's code)", "volmin (paper's text)"), "published"),
+        (("ignore (paper's code)", "volmin (paper's code)"), "published"),
         (("volmin", "volmin (paper's code)"), "tables"),
     ],
 )

@@ -423,21 +423,15 @@ def code_words(rows: Sequence[CodeDifferences]) -> str:
 
 
 def exact_words(rows: Sequence[CodeDifferences]) -> str:
-    """The agreement with the public code of ours trained exactly as in the code, in two sentences."""
-    if not rows:
+    """The agreement with the public code of ours trained exactly as in the code, in one sentence."""
+    every = [found for row in rows for found in (row.comparable, row.q)]
+    cells, near = sum(len(found.values) for found in every), sum(found.near for found in every)
+    if not cells:
         return ""
-    found = [(row.method.split(",")[0], row.comparable) for row in rows]
-    parts = [f"{name} {signed_text(_mean(d.values), 2)} ± {d.error:.2f}" for name, d in found if d.values]
-    every = [d for row in rows for d in (row.comparable, row.q)]
-    near, cells, expected = (
-        sum(d.near for d in every),
-        sum(len(d.values) for d in every),
-        sum(d.expected for d in every),
-    )
+    expected = sum(found.expected for found in every)
     return (
-        "Trained exactly as in the paper's code, ours less the public code's, mean ± standard error over cells, in "
-        f"points of test error: {', '.join(parts)}. Of {cells} means, of test errors and errors of Q, {near} lie "
-        f"within two standard errors of the public code; {expected:.0f} would if both were the same program."
+        f"Trained exactly as in the paper's code: of {cells} means, of test errors and errors of Q, {near} of ours lie "
+        f"within two standard errors of the public code's; {expected:.0f} would if both were the same program."
     )
 
 

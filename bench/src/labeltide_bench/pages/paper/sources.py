@@ -287,7 +287,8 @@ def role_of(cells: Sequence[Cell]) -> str:
         return "static"
     sources = {source for source in (CODE, TEXT) for method in methods_of(cells) if source in method}
     if all(CODE in method or TEXT in method for method in methods_of(cells)):
-        return "published" if len(sources) == 2 else "code" if CODE in sources else "text"
+        has_six = f"ignore ({CODE})" in methods_of(cells)
+        return "published" if len(sources) == 2 or has_six else "code" if CODE in sources else "text"
     is_printed = all(set(cell.percents) <= set(printed(cell.shape).get("levels", ())) for cell in cells)
     return "tables" if is_printed else "figures"
 
