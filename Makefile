@@ -75,9 +75,10 @@ supply-chain: setup
 docs: setup
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -d docs/_build/doctrees docs docs/_build/html
 
-# The page of the paper, from the committed records: bench/results/paper/paper.html and its tables.
+# The page of the paper, from those of its records that are there: bench/results/paper/paper.html and its tables.
+PAPER_STUDIES := $(addprefix bench/results/,paper/figures paper/tables paper/static paper/code paper/text paper/published annotators)
 paper: setup
-	$(BIN)/labeltide report $(addprefix bench/results/,paper/figures paper/tables paper/static paper/code paper/text paper/published annotators) --paper --out bench/results/paper
+	$(BIN)/labeltide report $(wildcard $(PAPER_STUDIES)) --paper --out bench/results/paper
 
 # The pictures of the pages by field, from the code of each page.
 field-pictures: setup

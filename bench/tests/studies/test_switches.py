@@ -39,6 +39,18 @@ def test_a_method_with_published_settings_has_those_of_its_data_set(tmp_path, so
         assert study.methods[0].settings_for(spec) == expected
 
 
+@pytest.mark.parametrize("source", ["text", "code"])
+def test_a_fit_of_the_code_that_is_not_finite_has_no_q_and_predicts_the_first_class(tmp_path, source):
+    method = f'[methods.continuous]\nsettings = "{source}"\nlearning_rate = 1e30\n'
+    study = toy_study(tmp_path, "draws = 1\n" + DATASET + NOISE + method)
+    records = list(read_records(run_study(study, tmp_path, tmp_path / "out")))
+    split = load_once(study.datasets[0], tmp_path)
+    for record in records:
+        metrics, constant = record["metrics"], float((split.test.labels != 0).mean())
+        assert (metrics["absolute"] is None) == (source == "code")
+        assert (metrics["test_error"] == pytest.approx(constant)) == (source == "code")
+
+
 def test_settings_that_nobody_published_are_refused(tmp_path):
     for method, message in (
         ('[methods.tide]\nsettings = "code"', "method of the paper"),

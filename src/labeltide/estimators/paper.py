@@ -352,8 +352,8 @@ class LearnedNoiseClassifier(NoisyLabelClassifier):
 
 
 def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) -> list[Penalty]:
-    """The penalties on Q in the paper's published code, for a clock of so many moments."""
-    volume = Penalty("log volume", log_volume, volume_weight / n_points)
+    """The penalties on Q in the paper's published code, for a clock of so many moments; no jitter, as there."""
+    volume = Penalty("log volume", partial(log_volume, jitter=0.0), volume_weight / n_points)
     return [volume, Penalty("diagonal", diagonal_norm, diagonal_weight)]
 
 

@@ -385,13 +385,13 @@ class Objective:
 JITTER = 1e-4  # added to the diagonal of Q before its determinant is taken
 
 
-def log_volume(matrices: Tensor) -> Tensor:
+def log_volume(matrices: Tensor, jitter: float = JITTER) -> Tensor:
     r"""Log-volume of the simplex spanned by the rows of Q (Li and others 2021): :math:`\log |\det Q|`.
 
-    A Q with equal rows has no volume; `JITTER` on the diagonal keeps the logarithm and its gradient finite.
+    A Q with equal rows has no volume; `jitter` on the diagonal keeps the logarithm and its gradient finite.
     """
-    jitter = JITTER * torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
-    return torch.linalg.slogdet(matrices + jitter).logabsdet
+    identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    return torch.linalg.slogdet(matrices + jitter * identity).logabsdet
 
 
 def frobenius(matrices: Tensor) -> Tensor:

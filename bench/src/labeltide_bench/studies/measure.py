@@ -48,14 +48,20 @@ class Predicted(NamedTuple):
 
 
 def measure(
-    estimator: NoisyLabelClassifier, draw: RecordedLabels, split: Split, predicted: Predicted
+    estimator: NoisyLabelClassifier, draw: RecordedLabels, split: Split, predicted: Predicted, *, as_code: bool = False
 ) -> dict[str, Any]:
-    """Errors on clean labels, distances of Q(t), and both Q(t)."""
+    """Errors on clean labels, distances of Q(t), and both Q(t).
+
+    A fit that stopped because its gradient is not finite keeps its last sound parameters. The paper's code goes on with
+    NaN, so `as_code` such a fit has no Q and predicts the first class everywhere.
+    """
     assert draw.noise is not None
-    clock = estimator.clock_grid_
+    clock, matrices = estimator.clock_grid_, estimator.noise_matrices_
+    if as_code and estimator.history_.restarts.max() > estimator.max_restarts:
+        matrices, predicted = np.full_like(matrices, np.nan), Predicted(*map(np.zeros_like, predicted))
     true = draw.noise.at(clock)
     test_codes, train_codes = split.test.labels[..., 0], split.train.labels[..., 0]
-    frobenius, absolute = (f(true, estimator.noise_matrices_) for f in (frobenius_errors, absolute_errors))
+    frobenius, absolute = (f(true, matrices) for f in (frobenius_errors, absolute_errors))
     return {
         "rate": round(float(average_rate(true)), 5),
         "metrics": {
@@ -75,7 +81,7 @@ def measure(
         },
         "clock": np.round(clock, 4),
         "true_noise": np.round(true, 4),
-        "noise": np.round(estimator.noise_matrices_, 4),
+        "noise": np.round(matrices, 4),
     }
 
 

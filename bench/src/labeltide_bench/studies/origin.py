@@ -37,7 +37,7 @@ def _commit() -> str | None:
     told = os.environ.get("LABELTIDE_COMMIT")
     if told or _git("ls-files", "--error-unmatch", file.name) is None:
         return told  # installed without a checkout: a repository around it is another one
-    changed = _git("status", "--porcelain", "--untracked-files=no", ".")
+    changed = _git("status", "--porcelain", "--untracked-files=no", ":/src", ":/bench/src")
     return (_git("rev-parse", "HEAD") or "") + ("-dirty" if changed else "")
 
 

@@ -94,7 +94,7 @@ def _measured(
 ) -> dict[str, Any]:
     if run.dataset.annotators:
         return measure_recorded(estimator, run.dataset.reference, run.annotator, split, predicted)
-    return measure(estimator, drawn, split, predicted)
+    return measure(estimator, drawn, split, predicted, as_code=run.method.published == "code")
 
 
 def _estimator(

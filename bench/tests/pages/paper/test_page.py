@@ -102,7 +102,7 @@ def test_tables_2_and_3_have_a_column_for_each_source(page):
         section = page.split(f'<section id="table-{number}"')[1].split("</section>")[0]
         tables = [re.findall(r'<th scope="col"[^>]*>([^<]+)<', part)[2:] for part in section.split("<table")[1:]]
         assert [head.split(": ")[1] for head in tables[0]] == ["print", "public code", "ours"] * 2
-        exactly = ["public code", "as in the paper&#39;s code", "as in the paper&#39;s text", "ours"]
+        exactly = ["print", "public code", "as in the paper&#39;s code", "as in the paper&#39;s text", "ours"]
         assert [head.split(": ")[1] for table in tables[1:] for head in table] in ([], exactly * 2)
 
 
@@ -175,6 +175,7 @@ def test_the_committed_page_follows_from_the_committed_records(results_folder, t
     """`make paper` was run after the last change of records or code."""
     studies = [f"paper/{name}" for name in ("figures", "tables", "static", "code", "text", "published")]
     studies.append("annotators")
-    write_paper([results_folder / study for study in studies], tmp_path)
+    folders = [results_folder / study for study in studies]
+    write_paper([folder for folder in folders if folder.exists()], tmp_path)
     for path in tmp_path.iterdir():
         assert path.read_text(encoding="utf-8") == (results_folder / "paper" / path.name).read_text(encoding="utf-8")

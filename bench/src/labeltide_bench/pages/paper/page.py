@@ -20,6 +20,7 @@ from labeltide_bench.pages.paper.agreement import (
     code_table,
     code_words,
     difference_table,
+    exact_words,
     figure_agreement,
     mean_text,
     method_table,
@@ -57,6 +58,7 @@ from labeltide_bench.pages.paper.drawing import (
 )
 from labeltide_bench.pages.paper.sources import (
     ACCURACY,
+    CODE,
     CORRECTIONS,
     FIGURES,
     PAPER_NAMES,
@@ -117,6 +119,7 @@ class PaperPage:
     corrections: list[Key]  # of figure 5
     verdict: list[str]
     strips: list[DrawnPanel]  # ours less the public code
+    exact: list[DrawnPanel]  # the same, of ours trained exactly as in the code
     dots: dict[str, list[str]]  # tables 2 and 3: the paper's own data, then substitutes
     estimates: list[DrawnPanel]
     people_curves: list[DrawnPanel]
@@ -172,8 +175,9 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
     )
     differences = [row for row in code_differences(studies.figures) if row.method in SIX]
     with_code = list(differences)
-    for study in (studies.code, studies.text, studies.published):  # the first has more cells than the last
+    for study in (studies.published, studies.code, studies.text):  # the first has the cells of the public code
         with_code += [row for row in code_differences(study) if row.method not in {each.method for each in with_code}]
+    exact = [row for row in code_differences(studies.published) if row.method.endswith(CODE)]
     all_printed = [cell for cells in printed.values() for cell in cells]
     faithful = [cell for cell in all_printed if cell.info.faithful is not False]
     moving = [cell for cell in studies.tables if cell.name == "moving" and cell.percents in ((29,), (30,))]
@@ -184,12 +188,14 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
             sentence
             for sentence in (
                 claims_words(claims),
+                exact_words(exact),
                 code_words(differences),
                 print_and_code(faithful),
             )
             if sentence
         ],
         strips=_strips(differences),
+        exact=_strips(exact),
         dots={
             kind: [drawing for cell in kept for drawing in _dots(cell)]
             for kind, kept in (("own", faithful), ("substitutes", [c for c in all_printed if c not in faithful]))
@@ -225,8 +231,10 @@ def _strips(differences: Sequence[CodeDifferences]) -> list[DrawnPanel]:
     """Ours less the public code's: one drawing for test errors, one for errors of Q."""
     if not differences:
         return []
-    errors = [(row.method, row.errors, mean_text(row.errors)) for row in differences]
-    of_q = [(row.method, row.q_errors, mean_text(row.q_errors)) for row in differences if row.q_errors]
+    errors, of_q = (
+        [(row.method.split(",")[0], d.values, mean_text(d.values)) for row in differences if (d := pick(row)).values]
+        for pick in (lambda row: row.comparable if row.failed[1] else row.errors, lambda row: row.q)
+    )
     return [
         draw_strips("Test error: ours less the public code (points)", errors, REACH["test_error"]),
         draw_strips("Error of Q: ours less the public code (points)", of_q, REACH["absolute"]),
