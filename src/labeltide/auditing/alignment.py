@@ -40,7 +40,7 @@ class TableShifts(NamedTuple):
             return table
         moved = table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
         assert moved.moved is not None
-        labels = settle_changes(_split(table, table.features), _split(table, moved.moved), self.common)
+        labels, _ = settle_changes(_split(table, table.features), _split(table, moved.moved), self.common)
         return replace(moved, moved=np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1)))
 
     def check(self) -> tuple[Diagnostic, ...]:

@@ -51,7 +51,7 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
-from labeltide.inference.shifts import find_own_shifts, move_labels, settle_changes
+from labeltide.inference.shifts import UncertainChange, find_own_shifts, move_labels, settle_changes, soften_changes
 from labeltide.inference.temporality import (
     PartTemporality,
     Temporality,
@@ -145,17 +145,23 @@ def find_posterior(
     return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
 
 
-def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
-    """Move the labels of each fit to the signals, and the lag that most rows of each source have: (fits, sources)."""
-    data = fleet_fit.data
+def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[UncertainChange]]]:
+    """Move the labels of each fit to the signals.
+
+    Also returns the lag that most rows of each source have, (fits, sources), and for each fit the changes of label
+    whose time is uncertain, where it has one source.
+    """
+    data, changes = fleet_fit.data, []
     features, mask, labels = (tensor.cpu().numpy() for tensor in (data.features, data.mask, data.labels))
     moved, lags = np.empty_like(labels), np.zeros((len(labels), labels.shape[-1]), int)
     for fit in range(len(labels)):
         shifts = find_own_shifts(features, mask, labels[fit], fleet_fit.clusters)
-        lags[fit], moved[fit] = np.median(shifts, axis=0), _settle(features, labels[fit], shifts, mask)
+        moved[fit], found = _settle(features, labels[fit], shifts, mask)
+        lags[fit] = np.median(shifts, axis=0)
+        changes.append(found[0] if len(found) == 1 else [])
     if (moved == labels).all():
-        return fleet_fit, lags
-    return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags
+        return fleet_fit, lags, changes
+    return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags, changes
 
 
 def _move(labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -164,12 +170,24 @@ def _move(labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarra
     return np.where(mask[..., None], np.stack(moved, axis=-1), np.int8(-1))
 
 
-def _settle(features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The same, with single changes of label at their likeliest time where most rows have a lag."""
+def _settle(
+    features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray
+) -> tuple[np.ndarray, list[list[UncertainChange]]]:
+    """The same, with single changes of label at their likeliest time where most rows have a lag; and these changes."""
     moved = _move(labels, shifts, mask)
     rows, codes = ([row[:count] for row, count in zip(each, mask.sum(1), strict=True)] for each in (features, moved))
-    moved[mask] = settle_changes(rows, codes, np.median(shifts, axis=0))
-    return moved
+    moved[mask], changes = settle_changes(rows, codes, np.median(shifts, axis=0))
+    return moved, changes
+
+
+def _soften(posteriors: Tensor, mask: Tensor, changes: list[list[UncertainChange]]) -> None:
+    """Let the posterior of each fit, (fits, rows, steps, classes), change gradually where labels were late."""
+    inside = mask.to(posteriors.device)
+    for posterior, uncertain in zip(posteriors, changes, strict=True):
+        if uncertain:
+            of_steps = posterior[inside].cpu().numpy()
+            soften_changes(of_steps, uncertain)
+            posterior[inside] = torch.from_numpy(of_steps).to(posterior)
 
 
 def make_folds(labels: Tensor, clusters: np.ndarray | None, seeds: Sequence[int]) -> Tensor:
@@ -610,7 +628,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             return self._fit_stages(fleet_fit)
 
     def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
-        fleet_fit, lags = align_labels(fleet_fit) if self.align else (fleet_fit, None)
+        fleet_fit, lags, changes = align_labels(fleet_fit) if self.align else (fleet_fit, None, [])
         folds = make_folds(fleet_fit.data.labels, fleet_fit.clusters, fleet_fit.seeds)
         data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
         clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
@@ -626,6 +644,8 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             history = History(none, none, zeros, zeros, none, none)
             counts = [model.members for model in folds_of_fits]
             return FittedFleet(stack(folds_of_fits), noise, history, learned, counts)
+        if fleet_fit.data.trusted is None and any(changes):
+            _soften(labels, fleet_fit.data.mask, changes)
         model, history, networks = distill(fleet_fit, labels, folds, self.ensemble)
         return FittedFleet(model, noise, history, learned, networks)
 
@@ -650,7 +670,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
         moved = _move(labels, lags, mask)
         own = find_own_shifts(features, mask, moved, None)
         own[own == np.median(own, axis=0)] = 0
-        return _settle(features, labels, lags + own, mask)
+        return _settle(features, labels, lags + own, mask)[0]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.

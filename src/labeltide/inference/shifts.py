@@ -39,6 +39,10 @@ DRAWS = 999
 SURE = 0.01  # level at which labels and signals are taken to be related
 LEVEL = 0.95
 RECORDING_LEVEL = 0.05  # familywise, over recordings
+# The 95 % interval of a time of change has all times whose fit is worse by fewer than so many standard errors: half the
+# root of 11, the 97.5 % quantile of the likelihood ratio statistic's time (Bai 1997).
+WIDTH = 1.66
+COMPARED = 40  # by hand: shifts on either side of a recording's best one that its interval looks at
 ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on the shift of a single sequence
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
 MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
@@ -85,6 +89,8 @@ class Shifts(ShortRepr):
     own_p_value : array of shape (n,)
         Test of "this sequence has the common lag", corrected over shifts and sequences; NaN where the sequence has
         too few transitions.
+    own_interval : array of shape (n, 2)
+        95 % interval of the shift of each sequence, around the best one; NaN as above.
     spread : float
         By how many steps the delay differs from one change of label to the next (standard deviation around the lag).
         It includes how much signals and annotators differ anyway; NaN with fewer than 20 clear changes.
@@ -110,6 +116,7 @@ class Shifts(ShortRepr):
     own_shift: np.ndarray
     own_best: np.ndarray
     own_p_value: np.ndarray
+    own_interval: np.ndarray
     spread: float = float("nan")
     annotators: tuple[Shifts, ...] = ()
 
@@ -125,11 +132,12 @@ class Shifts(ShortRepr):
 
     @property
     def recordings(self) -> Any:
-        """A frame with one line per sequence; `reason` says why a shift cannot be estimated."""
+        """A frame with one line per sequence; `lower` and `upper` bound its best shift with 95 % confidence."""
         return self.to_frame()
 
     def to_frame(self, kind: str = "pandas") -> Any:
         columns = {"sequence": np.arange(len(self.own_shift)), "shift": self.own_shift, "best_shift": self.own_best}
+        columns |= {"lower": self.own_interval[:, 0], "upper": self.own_interval[:, 1]}
         columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
         reason = self.reason or "there are too few changes of label or steps."
         reasons = [reason if p != p else None for p in self.own_p_value.tolist()]
@@ -336,7 +344,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 
     def unknown(reason: str) -> Shifts:
         none = np.zeros(n, int)
-        return Shifts(None, None, np.nan, reason, shifts, fit, none, none, np.full(n, np.nan))
+        return Shifts(None, None, np.nan, reason, shifts, fit, none, none, np.full(n, np.nan), np.full((n, 2), np.nan))
 
     if n_classes < 2 or limit < 1:
         why = "sequences have one step." if limit < 1 else "all labels are the same." if n_classes else "no labels."
@@ -386,9 +394,13 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     interval, p = _infer_lag(fit, influence / scale, seed)
     assumed = int(shifts[best]) if p < 1 - LEVEL else 0
     own_best = shifts[profiles.argmax(1)]
-    raw = np.where((transitions >= MIN_TRANSITIONS) & (own_best == assumed), 1.0, np.nan)
-    for row in np.flatnonzero((transitions >= MIN_TRANSITIONS) & (own_best != assumed)):
+    raw, own_interval = np.full(n, np.nan), np.full((n, 2), np.nan)
+    for row in np.flatnonzero(transitions >= MIN_TRANSITIONS):
         mine = [index for index, unit in enumerate(units) if unit.row == row]
+        own_interval[row] = _bound_shift([(units[i].labels, evidence[i]) for i in mine], own_best[row], limit)
+        if own_best[row] == assumed:
+            raw[row] = 1.0
+            continue
         labelled = counts[mine].sum()
         run = max(1, round(labelled / (transitions[row] + 1)))
         size = max(run, labelled // MAX_BLOCKS)
@@ -399,6 +411,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         every = np.concatenate(blocks)
         if len(every) >= MIN_BLOCKS:
             raw[row] = _better(every, max(1.0, len(shifts) / run))
+    own_interval[np.isnan(raw)] = np.nan
     tested = np.flatnonzero(~np.isnan(raw))
     order = tested[np.argsort(raw[tested])]
     own_p_value = raw.copy()  # adjusted (Holm 1979); NaN stays
@@ -407,11 +420,31 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
     moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
     _, _, spread = _find_delays(moved, evidence)
-    return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, spread)
+    return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, own_interval, spread)
+
+
+def _bound_shift(parts: list[tuple[np.ndarray, np.ndarray]], best: int, limit: int) -> tuple[int, int]:
+    """95 % interval of the shift that fits a sequence best, by what each run of labels adds to it."""
+    offsets = np.unique(np.geomspace(1, 2 * limit, COMPARED).astype(int))
+    shifts = best + np.r_[0, offsets, -offsets]
+    shifts = shifts[np.abs(shifts) <= limit]
+    losses = []
+    for labels, ratios in parts:
+        sums = np.pad(ratios.cumsum(0), ((1, 0), (0, 0)))  # (steps + 1, classes)
+        edges = np.r_[0, np.flatnonzero(np.diff(labels)) + 1, len(labels)]
+        source = np.clip(edges[:, None] - shifts, 0, len(ratios))
+        runs = labels[edges[:-1], None]
+        scores = (sums[source[1:], runs] - sums[source[:-1], runs])[runs[:, 0] >= 0]  # (runs, shifts)
+        losses.append(scores[:, :1] - scores)
+    every = np.concatenate(losses)
+    inside = shifts[every.mean(0) <= WIDTH * every.std(0) / np.sqrt(len(every))]
+    return int(inside.min()), int(inside.max())
 
 
 def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, float]:
-    r"""Steps at which labels clearly change, the median delay of each, and the standard deviation of all delays.
+    r"""Where labels clearly change, the chances of each delay, and the standard deviation of all delays.
+
+    Steps (changes, 3) are the first of the run before, the first of the new one, and the one after its end.
 
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
@@ -425,7 +458,7 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, fl
     is_clear = (np.minimum(step - first, last - step) >= MIN_RUN) & (np.minimum(codes[step - 1], codes[step]) >= 0)
     kept = is_clear & ~np.isin(step, bounds)
     if kept.sum() < MIN_CHANGES:
-        return step[:0], step[:0], float("nan")
+        return np.zeros((0, 3), int), np.zeros((0, len(DELAYS))), float("nan")
     first, step, last = first[kept, None], step[kept, None], last[kept, None]
     before, after = codes[step - 1], codes[step]
     near = step + np.arange(2 * REACH)
@@ -447,29 +480,52 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, fl
         posterior /= posterior.sum(1, keepdims=True)
         shares = posterior.mean(0)
     spread = np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2)
-    return step[:, 0], DELAYS[(posterior.cumsum(1) >= 0.5).argmax(1)], float(spread)
+    return np.hstack([first, step, last]), posterior, float(spread)
 
 
-def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
+class UncertainChange(NamedTuple):
+    """A change of label whose time is uncertain, and the probability of each step around it that it has happened."""
+
+    steps: slice  # among those of all sequences
+    old: int
+    new: int
+    happened: np.ndarray
+
+
+def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> tuple[np.ndarray, list[list[UncertainChange]]]:
     """Codes (all steps, annotators), moved by lags (annotators,), with each change of label at its likeliest time.
 
     A hidden Markov model of the labels alone tells changes from other wrong labels, which stay. The delay of each
     change is latent. Labels between its recorded time and the posterior median, at which the fewest steps are
-    expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step.
+    expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step. The
+    changes of each annotator come second.
     """
     settled, n_classes = np.concatenate(codes), max(int(row.max(initial=0)) for row in codes) + 1
     signals = _whiten(rows) if lags.any() else []
+    changes: list[list[UncertainChange]] = [[] for _ in lags]
     for annotator in np.flatnonzero(lags):
         smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
         every, there = np.concatenate(signals), np.concatenate(smoothed)
         means = np.stack([every[there == label].sum(0) / max(1, (there == label).sum()) for label in range(n_classes)])
         ratios = [signal @ means.T - (means**2).sum(1) / 2 for signal in signals]
-        steps, delays, spread = _find_delays(smoothed, ratios)
-        for step, delay in zip(steps, delays, strict=True) if spread >= MIN_SPREAD else ():
-            part = slice(*sorted((step, step - delay)))
-            old, new = there[[step - 1, step]] if delay > 0 else there[[step, step - 1]]
-            settled[part, annotator][(settled[part, annotator] == old) & (there[part] == old)] = new
-    return settled
+        runs, delays, spread = _find_delays(smoothed, ratios)
+        for (first, step, last), chances in zip(runs, delays, strict=True) if spread >= MIN_SPREAD else ():
+            old, new = there[[step - 1, step]]
+            around = slice(max(first, step - REACH), min(last, step + REACH))
+            # A change that is recorded at s with delay d has happened by step t if d >= s - t.
+            happened = chances[::-1].cumsum()[REACH - step + around.start : REACH - step + around.stop]
+            part, is_new = settled[around, annotator], happened >= 0.5
+            part[is_new & (part == old) & (there[around] == old)] = new
+            part[~is_new & (part == new) & (there[around] == new)] = old
+            changes[annotator].append(UncertainChange(around, old, new, happened))
+    return settled, changes
+
+
+def soften_changes(posterior: np.ndarray, changes: list[UncertainChange]) -> None:
+    """Give each step around a change of label, (all steps, classes), the probabilities of its two classes by time."""
+    for around, old, new, happened in changes:
+        both = posterior[around, old] + posterior[around, new]
+        posterior[around, old], posterior[around, new] = both * (1 - happened), both * happened
 
 
 def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
