@@ -117,6 +117,7 @@ def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[st
         "step_seconds": seconds,
         "recordings": [
             {"sequence": names[i], "shift": int(found.own_shift[i]), "p_value": float(found.own_p_value[i])}
+            | {"interval": found.own_interval[i].astype(int).tolist()}
             for i in own
         ],
         "curve": {"shift": found.shifts[near].tolist(), "fit": found.fit[near].round(6).tolist()},

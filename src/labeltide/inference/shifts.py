@@ -395,23 +395,23 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     assumed = int(shifts[best]) if p < 1 - LEVEL else 0
     own_best = shifts[profiles.argmax(1)]
     raw, own_interval = np.full(n, np.nan), np.full((n, 2), np.nan)
+    offsets = np.unique(np.geomspace(1, 2 * limit, COMPARED).astype(int))
     for row in np.flatnonzero(transitions >= MIN_TRANSITIONS):
         mine = [index for index, unit in enumerate(units) if unit.row == row]
-        own_interval[row] = _bound_shift([(units[i].labels, evidence[i]) for i in mine], own_best[row], limit)
-        if own_best[row] == assumed:
-            raw[row] = 1.0
-            continue
         labelled = counts[mine].sum()
         run = max(1, round(labelled / (transitions[row] + 1)))
-        size = max(run, labelled // MAX_BLOCKS)
-        blocks = []  # what the shift gains over the assumed one, in blocks of steps that are taken as independent
+        tried = np.clip(own_best[row] + np.r_[0, offsets, -offsets], -limit, limit)
+        tried = np.r_[tried, assumed]
+        losses = []  # against the best shift, in blocks of steps that are taken as independent
         for i in mine:
-            gain = _scores(units[i], evidence[i], own_best[row]) - _scores(units[i], evidence[i], assumed)
-            blocks.append(np.add.reduceat(gain, np.arange(0, len(gain), size)))
-        every = np.concatenate(blocks)
+            scores = np.stack([_scores(units[i], evidence[i], shift) for shift in tried], axis=1)
+            blocks = np.arange(0, len(scores), max(run, labelled // MAX_BLOCKS))
+            losses.append(np.add.reduceat(scores[:, [0]] - scores, blocks))
+        every = np.concatenate(losses)
         if len(every) >= MIN_BLOCKS:
-            raw[row] = _better(every, max(1.0, len(shifts) / run))
-    own_interval[np.isnan(raw)] = np.nan
+            raw[row] = _better(every[:, -1], max(1.0, len(shifts) / run))
+            inside = tried[every.mean(0) <= WIDTH * every.std(0, ddof=1) / np.sqrt(len(every))]
+            own_interval[row] = inside.min(), inside.max()
     tested = np.flatnonzero(~np.isnan(raw))
     order = tested[np.argsort(raw[tested])]
     own_p_value = raw.copy()  # adjusted (Holm 1979); NaN stays
@@ -421,24 +421,6 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
     _, _, spread = _find_delays(moved, evidence)
     return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, own_interval, spread)
-
-
-def _bound_shift(parts: list[tuple[np.ndarray, np.ndarray]], best: int, limit: int) -> tuple[int, int]:
-    """95 % interval of the shift that fits a sequence best, by what each run of labels adds to it."""
-    offsets = np.unique(np.geomspace(1, 2 * limit, COMPARED).astype(int))
-    shifts = best + np.r_[0, offsets, -offsets]
-    shifts = shifts[np.abs(shifts) <= limit]
-    losses = []
-    for labels, ratios in parts:
-        sums = np.pad(ratios.cumsum(0), ((1, 0), (0, 0)))  # (steps + 1, classes)
-        edges = np.r_[0, np.flatnonzero(np.diff(labels)) + 1, len(labels)]
-        source = np.clip(edges[:, None] - shifts, 0, len(ratios))
-        runs = labels[edges[:-1], None]
-        scores = (sums[source[1:], runs] - sums[source[:-1], runs])[runs[:, 0] >= 0]  # (runs, shifts)
-        losses.append(scores[:, :1] - scores)
-    every = np.concatenate(losses)
-    inside = shifts[every.mean(0) <= WIDTH * every.std(0) / np.sqrt(len(every))]
-    return int(inside.min()), int(inside.max())
 
 
 def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, float]:
