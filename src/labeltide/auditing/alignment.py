@@ -13,7 +13,7 @@ from scipy import stats
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import AuditInput
 from labeltide.inference.conclusion import Diagnostic
-from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts, settle_changes
+from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, move_labels, search_shifts, settle_changes
 from labeltide.tables.times import seconds_of_unit, written_length
 from labeltide.tables.words import quoted
 
@@ -38,10 +38,12 @@ class TableShifts(NamedTuple):
         """The table with its labels moved; the same where none is shifted."""
         if not self.own and not self.common.any():
             return table
-        moved = table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
-        assert moved.moved is not None
-        labels, _ = settle_changes(_split(table, table.features), _split(table, moved.moved), self.common)
-        return replace(moved, moved=np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1)))
+        shift = np.stack([self.own.get(name, self.common) for name in table.sequence_names])
+        codes = _split(table, table.labels)
+        codes = [move_labels(row[None], steps[None])[0] for row, steps in zip(codes, shift, strict=True)]
+        labels, _ = settle_changes(_split(table, table.features), codes, self.common)
+        moved = np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1))
+        return replace(table, moved=moved, shift=shift)
 
     def check(self) -> tuple[Diagnostic, ...]:
         """A warning where labels are late or early, but by no common number of steps."""

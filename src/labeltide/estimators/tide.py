@@ -51,7 +51,7 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
-from labeltide.inference.shifts import UncertainChange, find_own_shifts, move_labels, settle_changes, soften_changes
+from labeltide.inference.shifts import Change, find_own_shifts, move_labels, settle_changes, soften_changes
 from labeltide.inference.temporality import (
     PartTemporality,
     Temporality,
@@ -145,7 +145,7 @@ def find_posterior(
     return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
 
 
-def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[UncertainChange]]]:
+def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[Change]]]:
     """Move the labels of each fit to the signals.
 
     Also returns the lag that most rows of each source have, (fits, sources), and for each fit the changes of label
@@ -159,35 +159,20 @@ def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[U
         moved[fit], found = _settle(features, labels[fit], shifts, mask)
         lags[fit] = np.median(shifts, axis=0)
         changes.append(found[0] if len(found) == 1 else [])
-    if (moved == labels).all():
-        return fleet_fit, lags, changes
     return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags, changes
-
-
-def _move(labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding."""
-    moved = [move_labels(labels[..., source], shifts[:, source]) for source in range(labels.shape[-1])]
-    return np.where(mask[..., None], np.stack(moved, axis=-1), np.int8(-1))
 
 
 def _settle(
     features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray
-) -> tuple[np.ndarray, list[list[UncertainChange]]]:
-    """The same, with single changes of label at their likeliest time where most rows have a lag; and these changes."""
-    moved = _move(labels, shifts, mask)
+) -> tuple[np.ndarray, list[list[Change]]]:
+    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding.
+
+    Where most rows have a lag, single changes of label are moved to their likeliest time; these changes come second.
+    """
+    moved = np.where(mask[..., None], move_labels(labels, shifts), np.int8(-1))
     rows, codes = ([row[:count] for row, count in zip(each, mask.sum(1), strict=True)] for each in (features, moved))
     moved[mask], changes = settle_changes(rows, codes, np.median(shifts, axis=0))
     return moved, changes
-
-
-def _soften(posteriors: Tensor, mask: Tensor, changes: list[list[UncertainChange]]) -> None:
-    """Let the posterior of each fit, (fits, rows, steps, classes), change gradually where labels were late."""
-    inside = mask.to(posteriors.device)
-    for posterior, uncertain in zip(posteriors, changes, strict=True):
-        if uncertain:
-            of_steps = posterior[inside].cpu().numpy()
-            soften_changes(of_steps, uncertain)
-            posterior[inside] = torch.from_numpy(of_steps).to(posterior)
 
 
 def make_folds(labels: Tensor, clusters: np.ndarray | None, seeds: Sequence[int]) -> Tensor:
@@ -644,8 +629,9 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             history = History(none, none, zeros, zeros, none, none)
             counts = [model.members for model in folds_of_fits]
             return FittedFleet(stack(folds_of_fits), noise, history, learned, counts)
-        if fleet_fit.data.trusted is None and any(changes):
-            _soften(labels, fleet_fit.data.mask, changes)
+        if fleet_fit.data.trusted is None:
+            for posterior, uncertain in zip(labels, changes, strict=self.align):
+                soften_changes(posterior, fleet_fit.data.mask.to(posterior.device), uncertain)
         model, history, networks = distill(fleet_fit, labels, folds, self.ensemble)
         return FittedFleet(model, noise, history, learned, networks)
 
@@ -667,8 +653,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             lags = self.lags_[recorded.sources]
         elif len(self.lags_) in (1, lags.shape[1]):
             lags = lags + self.lags_
-        moved = _move(labels, lags, mask)
-        own = find_own_shifts(features, mask, moved, None)
+        own = find_own_shifts(features, mask, np.where(mask[..., None], move_labels(labels, lags), np.int8(-1)), None)
         own[own == np.median(own, axis=0)] = 0
         return _settle(features, labels, lags + own, mask)[0]
 

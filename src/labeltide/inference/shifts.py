@@ -54,15 +54,20 @@ PIECE, MAX_PIECES = 100, 500  # by hand: steps of labels that are smoothed at on
 
 
 Rows = Sequence[np.ndarray]
+# Of label: the steps around it, its class before and after, and the probability at each step that it has happened.
+Change = tuple[slice, int, int, np.ndarray]
 
 
 def move_labels(labels: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Labels of each row, (rows, steps, ...), that many steps earlier; missing where none comes from."""
-    moved = np.full_like(labels, -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan)
-    for row, steps in enumerate(shift.tolist()):
-        kept = labels[row, max(steps, 0) : max(0, labels.shape[1] + min(steps, 0))]
-        moved[row, max(-steps, 0) : max(-steps, 0) + len(kept)] = kept
-    return moved
+    """Labels (rows, steps, ...), that many steps earlier; missing where none comes from.
+
+    All labels of a row have one shift, (rows,), or each source has its own, (rows, sources).
+    """
+    source = np.moveaxis(shift[..., None] + np.arange(labels.shape[1]), -1, 1)  # (rows, steps) or (..., sources)
+    source = source.reshape(*source.shape, *(1,) * (labels.ndim - source.ndim))
+    inside = (source >= 0) & (source < labels.shape[1])
+    missing: Any = -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan
+    return np.where(inside, np.take_along_axis(labels, np.where(inside, source, 0), 1), missing)
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,15 +101,6 @@ class Shifts(ShortRepr):
         It includes how much signals and annotators differ anyway; NaN with fewer than 20 clear changes.
     annotators : tuple of Shifts
         The same for each annotator, where there are several.
-
-    Examples
-    --------
-    >>> import labeltide as lt
-    >>> import numpy as np
-    >>> study = lt.make_sequences(n=20, n_steps=200, n_features=3, stay=0.95, random_state=0)
-    >>> found = lt.find_shifts(study.features, np.roll(study.clean_labels, 4, axis=1))
-    >>> found.interval
-    (4, 4)
     """
 
     lag: int | None
@@ -140,8 +136,7 @@ class Shifts(ShortRepr):
         columns |= {"lower": self.own_interval[:, 0], "upper": self.own_interval[:, 1]}
         columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
         reason = self.reason or "there are too few changes of label or steps."
-        reasons = [reason if p != p else None for p in self.own_p_value.tolist()]
-        return as_frame({**columns, "reason": np.array(reasons, object)}, kind)
+        return as_frame(columns | {"reason": np.where(np.isnan(self.own_p_value), reason, np.array(None))}, kind)
 
     @property
     def assumed(self) -> np.ndarray:
@@ -225,9 +220,9 @@ def find_shifts(
     >>> import labeltide as lt
     >>> import numpy as np
     >>> study = lt.make_sequences(n=20, n_steps=200, n_features=3, stay=0.95, random_state=0)
-    >>> late = np.roll(study.clean_labels, 4, axis=1)
-    >>> lt.find_shifts(study.features, late).lag
-    4
+    >>> found = lt.find_shifts(study.features, np.roll(study.clean_labels, 4, axis=1))
+    >>> found.lag, found.interval
+    (4, (4, 4))
     """
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
@@ -246,11 +241,9 @@ def find_shifts(
 
 def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_SHIFT, seed: int = 0) -> Shifts:
     """The same for features (steps, features) and codes of labels (steps, annotators) of ragged sequences."""
-    signals, annotators = _whiten(rows), range(codes[0].shape[1])
-    found = _search(signals, codes, owners, limit, seed)
-    if len(annotators) == 1:
-        return found
-    each = [_search(signals, [row[:, [a]] for row in codes], owners, limit, seed) for a in annotators]
+    signals, n_annotators = _whiten(rows), codes[0].shape[1]
+    labels = [codes, *([row[:, [a]] for row in codes] for a in range(n_annotators) if n_annotators > 1)]
+    found, *each = (_search(signals, some, owners, limit, seed) for some in labels)
     return replace(found, annotators=tuple(each))
 
 
@@ -331,8 +324,8 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
 
 def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
     """Sums of the signals as deviations from their mean over the steps that meet a label at that shift."""
-    ones = np.ones((len(unit.labels), 1))
-    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, ones))
+    both = _sums(unit, np.pad(unit.signals, ((0, 0), (0, 1)), constant_values=1), n_classes, limit)
+    sums, met = both[:, :-1], both[:, -1:]
     return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
 
 
@@ -465,16 +458,7 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, fl
     return np.hstack([first, step, last]), posterior, float(spread)
 
 
-class UncertainChange(NamedTuple):
-    """A change of label whose time is uncertain, and the probability of each step around it that it has happened."""
-
-    steps: slice  # among those of all sequences
-    old: int
-    new: int
-    happened: np.ndarray
-
-
-def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> tuple[np.ndarray, list[list[UncertainChange]]]:
+def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> tuple[np.ndarray, list[list[Change]]]:
     """Codes (all steps, annotators), moved by lags (annotators,), with each change of label at its likeliest time.
 
     A hidden Markov model of the labels alone tells changes from other wrong labels, which stay. The delay of each
@@ -484,7 +468,7 @@ def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> tuple[np.ndarra
     """
     settled, n_classes = np.concatenate(codes), max(int(row.max(initial=0)) for row in codes) + 1
     signals = _whiten(rows) if lags.any() else []
-    changes: list[list[UncertainChange]] = [[] for _ in lags]
+    changes: list[list[Change]] = [[] for _ in lags]
     for annotator in np.flatnonzero(lags):
         smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
         every, there = np.concatenate(signals), np.concatenate(smoothed)
@@ -499,15 +483,17 @@ def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> tuple[np.ndarra
             part, is_new = settled[around, annotator], happened >= 0.5
             part[is_new & (part == old) & (there[around] == old)] = new
             part[~is_new & (part == new) & (there[around] == new)] = old
-            changes[annotator].append(UncertainChange(around, old, new, happened))
+            changes[annotator].append((around, old, new, happened))
     return settled, changes
 
 
-def soften_changes(posterior: np.ndarray, changes: list[UncertainChange]) -> None:
-    """Give each step around a change of label, (all steps, classes), the probabilities of its two classes by time."""
+def soften_changes(posterior: torch.Tensor, mask: torch.Tensor, changes: list[Change]) -> None:
+    """Let the posterior, (rows, steps, classes), pass from class to class as far as the time of a change is known."""
+    steps = posterior[mask].cpu().numpy()
     for around, old, new, happened in changes:
-        both = posterior[around, old] + posterior[around, new]
-        posterior[around, old], posterior[around, new] = both * (1 - happened), both * happened
+        both = steps[around, old] + steps[around, new]
+        steps[around, old], steps[around, new] = both * (1 - happened), both * happened
+    posterior[mask] = torch.from_numpy(steps).to(posterior)
 
 
 def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
