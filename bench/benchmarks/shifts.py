@@ -6,9 +6,10 @@
 
 Nine data sets with whole recordings. Labels are taken as they are, made late by a common lag, by a lag that differs
 from change to change, at starts or ends of events only, or one recording in ten is moved; without and with 30 % other
-wrong labels. Where nothing is drawn at random, one draw is enough. With --tide, `tide` learns from such labels in windows of 100 steps, from the same labels in time, and
-from late labels without `align` (--unmoved); a quarter of the recordings tests it. Fits are kept in shifts_tide.jsonl
-beside the record, and those that are there are not made again.
+wrong labels. Where nothing is drawn at random, one draw is enough. Seconds are of processor time. With --tide, `tide`
+learns from such labels in windows of 100 steps, from the same labels in time, and from late labels without `align`
+(--unmoved); a quarter of the recordings tests it. Fits are kept in shifts_tide.jsonl beside the record, and those that
+are there are not made again.
 """
 
 from __future__ import annotations
@@ -147,10 +148,7 @@ def draw(recordings: Recordings, seed: int, noise: float, moved: float = 0.0, **
 
 
 def measure(recordings: Recordings, noise: float, draws: int, **kind: object) -> list[object]:
-    """One line: tests that reject, error of the lag, recordings found or named wrongly, intervals that hold the shift.
-
-    Seconds are of processor time.
-    """
+    """One line: tests that reject, error of the lag, recordings found or named wrongly, intervals that hold the shift."""
     lag, rejected, errors, found, moved, false, none, seconds = kind.get("lag", 0), 0, [], 0, 0, 0, 0, 0.0
     held: list[bool] = []
     draws = draws if noise or kind.keys() & {"spread", "moved"} else 1  # nothing else is random

@@ -146,11 +146,7 @@ def find_posterior(
 
 
 def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[Change]]]:
-    """Move the labels of each fit to the signals.
-
-    Also returns the lag that most rows of each source have, (fits, sources), and for each fit the changes of label
-    whose time is uncertain, where it has one source.
-    """
+    """Fits with labels moved to the signals, the usual lag of each source, and with one source its late changes."""
     data, changes = fleet_fit.data, []
     features, mask, labels = (tensor.cpu().numpy() for tensor in (data.features, data.mask, data.labels))
     moved, lags = np.empty_like(labels), np.zeros((len(labels), labels.shape[-1]), int)
@@ -165,10 +161,7 @@ def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[C
 def _settle(
     features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray
 ) -> tuple[np.ndarray, list[list[Change]]]:
-    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding.
-
-    Where most rows have a lag, single changes of label are moved to their likeliest time; these changes come second.
-    """
+    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding; then as `settle_changes` does."""
     moved = np.where(mask[..., None], move_labels(labels, shifts), np.int8(-1))
     rows, codes = ([row[:count] for row, count in zip(each, mask.sum(1), strict=True)] for each in (features, moved))
     moved[mask], changes = settle_changes(rows, codes, np.median(shifts, axis=0))

@@ -27,6 +27,7 @@ from labeltide import _validation
 from labeltide._display import ShortRepr, p_value, panel, sentence, table
 from labeltide.chain.em import label_chain
 from labeltide.chain.passes import ChainData, posteriors, same_data
+from labeltide.data.clusters import encode_clusters
 from labeltide.tables.columns import as_frame
 
 CONTEXT = 1  # steps on either side that join a step's features
@@ -39,9 +40,7 @@ DRAWS = 999
 SURE = 0.01  # level at which labels and signals are taken to be related
 LEVEL = 0.95
 RECORDING_LEVEL = 0.05  # familywise, over recordings
-# The 95 % interval of a time of change has all times whose fit is worse by fewer than so many standard errors: half the
-# root of 11, the 97.5 % quantile of the likelihood ratio statistic's time (Bai 1997).
-WIDTH = 1.66
+WIDTH = 1.66  # standard errors by which shifts of a 95 % interval may fit worse: half the root of 11 (Bai 1997)
 COMPARED = 40  # by hand: shifts on either side of a recording's best one that its interval looks at
 ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on the shift of a single sequence
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
@@ -59,10 +58,7 @@ Change = tuple[slice, int, int, np.ndarray]
 
 
 def move_labels(labels: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Labels (rows, steps, ...), that many steps earlier; missing where none comes from.
-
-    All labels of a row have one shift, (rows,), or each source has its own, (rows, sources).
-    """
+    """Labels (rows, steps, ...) by so many steps earlier, (rows,) or (rows, sources); missing where none comes from."""
     source = np.moveaxis(shift[..., None] + np.arange(labels.shape[1]), -1, 1)  # (rows, steps) or (..., sources)
     source = source.reshape(*source.shape, *(1,) * (labels.ndim - source.ndim))
     inside = (source >= 0) & (source < labels.shape[1])
@@ -95,7 +91,7 @@ class Shifts(ShortRepr):
         Test of "this sequence has the common lag", corrected over shifts and sequences; NaN where the sequence has
         too few transitions.
     own_interval : array of shape (n, 2)
-        95 % interval of the shift of each sequence, around the best one; NaN as above.
+        Bounds of the shift of each sequence at 95 %, around the best one; NaN as above.
     spread : float
         By how many steps the delay differs from one change of label to the next (standard deviation around the lag).
         It includes how much signals and annotators differ anyway; NaN with fewer than 20 clear changes.
@@ -229,18 +225,18 @@ def find_shifts(
     values = _validation.check_labels(y, n, n_steps)
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, n_steps)[..., None]
     codes = _validation.encode_labels(values, present, _validation.find_classes(values, present))
-    limit = _default_limit(counts)
     if max_shift is not None:
         _validation.check_number("max_shift", max_shift, 1, n_steps - 1, whole=True)
-        limit = int(max_shift)
-    owners = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
-    if len(owners) != n:
-        raise ValueError(f"clusters must be {n} names, one per sequence of X. Got {len(owners)}.")
-    return search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, limit, random_state)
+    owners = None if clusters is None else encode_clusters(clusters, n)
+    return search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, max_shift, random_state)
 
 
-def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_SHIFT, seed: int = 0) -> Shifts:
+def search_shifts(
+    rows: Rows, codes: Rows, owners: np.ndarray | None = None, limit: int | None = None, seed: int = 0
+) -> Shifts:
     """The same for features (steps, features) and codes of labels (steps, annotators) of ragged sequences."""
+    owners = np.arange(len(rows)) if owners is None else owners
+    limit = int(limit) if limit else max(1, min(max(map(len, rows)) // 2, MAX_SHIFT))
     signals, n_annotators = _whiten(rows), codes[0].shape[1]
     labels = [codes, *([row[:, [a]] for row in codes] for a in range(n_annotators) if n_annotators > 1)]
     found, *each = (_search(signals, some, owners, limit, seed) for some in labels)
@@ -249,18 +245,12 @@ def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_
 
 def find_own_shifts(features: np.ndarray, mask: np.ndarray, codes: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
     """The shift that is assumed for each row and annotator, (rows, annotators), of codes (rows, steps, annotators)."""
-    counts = mask.sum(1)
-    owners = np.arange(len(counts)) if owners is None else owners
-    found = search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, _default_limit(counts))
+    found = search_shifts(_ragged(features, mask.sum(1)), _ragged(codes, mask.sum(1)), owners)
     return np.stack([each.assumed for each in found.annotators or (found,)], axis=1)
 
 
 def _ragged(values: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
     return [row[:count] for row, count in zip(values, counts, strict=True)]
-
-
-def _default_limit(counts: np.ndarray) -> int:
-    return max(1, min(int(counts.max()) // 2, MAX_SHIFT))
 
 
 def _whiten(rows: Rows) -> list[np.ndarray]:
@@ -376,7 +366,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         ratios -= ratios.mean(0)
         evidence.append(ratios)
         profiles[unit.row] += _sums(unit, ratios, n_classes, limit)[range(n_classes), range(n_classes)].sum(0)
-        gains[owner] += _scores(unit, ratios, shifts[best]).sum()
+        gains[owner] += _scores(unit, ratios, shifts[[best]]).sum()
         transitions[unit.row] += np.count_nonzero(np.diff(unit.labels[unit.labels >= 0]))
 
     # Whether signals and labels are related at all; about one shift per run of labels differs from the others.
@@ -393,11 +383,10 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         mine = [index for index, unit in enumerate(units) if unit.row == row]
         labelled = counts[mine].sum()
         run = max(1, round(labelled / (transitions[row] + 1)))
-        tried = np.clip(own_best[row] + np.r_[0, offsets, -offsets], -limit, limit)
-        tried = np.r_[tried, assumed]
+        tried = np.r_[np.clip(own_best[row] + np.r_[0, offsets, -offsets], -limit, limit), assumed]
         losses = []  # against the best shift, in blocks of steps that are taken as independent
         for i in mine:
-            scores = np.stack([_scores(units[i], evidence[i], shift) for shift in tried], axis=1)
+            scores = _scores(units[i], evidence[i], tried)
             blocks = np.arange(0, len(scores), max(run, labelled // MAX_BLOCKS))
             losses.append(np.add.reduceat(scores[:, [0]] - scores, blocks))
         every = np.concatenate(losses)
@@ -417,10 +406,9 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 
 
 def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, float]:
-    r"""Where labels clearly change, the chances of each delay, and the standard deviation of all delays.
+    r"""Clear changes of label, (changes, 3): where the run before begins, the new one begins, and the new one ends.
 
-    Steps (changes, 3) are the first of the run before, the first of the new one, and the one after its end.
-
+    Also the probability of each delay, (changes, delays), and the standard deviation of all delays.
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
     power tau of each pair of classes is twice their mean over their long-run variance, as of a calibrated Gaussian
@@ -510,12 +498,12 @@ def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
     return [np.where(row >= 0, part, -1) for row, part in zip(labels, parts, strict=True)]
 
 
-def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
-    """The log-likelihood ratio of each label at a shift, (labels,); zero where the shift leads out of the sequence."""
-    steps = np.flatnonzero(unit.labels >= 0)
-    source = steps - shift
+def _scores(unit: _Unit, ratios: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """The log-likelihood ratio of each label at each shift, (labels, shifts); zero outside the sequence."""
+    steps = np.flatnonzero(unit.labels >= 0)[:, None]
+    source = steps - shifts
     inside = (source >= 0) & (source < len(ratios))
-    return np.where(inside, ratios[np.clip(source, 0, len(ratios) - 1), unit.labels[steps]], 0.0)
+    return np.where(inside, ratios[np.where(inside, source, 0), unit.labels[steps]], 0.0)
 
 
 def _better(gains: np.ndarray, tried: float) -> float:
