@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 import labeltide as lt
-from labeltide.inference.shifts import settle_changes
+from labeltide.inference.shifts import settle_changes, soften_changes
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,7 @@ def test_what_cannot_be_aligned_has_a_reason(study, kind):
     assert np.isnan(found.p_value)
     assert {"noise": "do not predict", "constant": "too few"}[kind] in str(found)
     assert set(found.recordings["reason"]) == {found.reason}
+    assert found.recordings["lower"].isna().all()
     assert (found.align(y) == y).all()
 
 
@@ -133,7 +135,7 @@ def test_changes_of_label_are_moved_to_their_time_and_other_wrong_labels_stay(va
     y = np.where(wrong, (y + generator.integers(1, 3, y.shape)) % 3, y)
     lag = lt.find_shifts(calm.features, y).lag
     moved = late(y, -lag)
-    settled = settle_changes(calm.features, moved[..., None].astype(np.int8), np.array([lag]))
+    settled, _ = settle_changes(calm.features, moved[..., None].astype(np.int8), np.array([lag]))
     settled, there = settled.reshape(y.shape), moved >= 0
     before, after = ((each != calm.clean_labels)[there].mean() for each in (moved, settled))
     assert (after - noise) < (before - noise) * 0.8
@@ -143,7 +145,38 @@ def test_changes_of_label_are_moved_to_their_time_and_other_wrong_labels_stay(va
 def test_without_a_lag_changes_of_label_stay(varying):
     calm, y = varying
     codes = y[..., None].astype(np.int8)
-    np.testing.assert_array_equal(settle_changes(calm.features, codes, np.zeros(1, int)), codes.reshape(-1, 1))
+    settled, changes = settle_changes(calm.features, codes, np.zeros(1, int))
+    np.testing.assert_array_equal(settled, codes.reshape(-1, 1))
+    assert changes == [[]]
+
+
+def test_changes_of_uncertain_time_are_targets_that_change_gradually(varying):
+    calm, y = varying
+    moved = late(y, -4)
+    settled, (changes,) = settle_changes(calm.features, moved[..., None].astype(np.int8), np.array([4]))
+    truth, there = calm.clean_labels.ravel(), settled[:, 0] >= 0
+    hard = np.eye(3)[np.maximum(settled[:, 0], 0)]
+    posterior = torch.from_numpy(hard.copy()).reshape(*y.shape, 3)
+    soften_changes(posterior, torch.ones(y.shape, dtype=torch.bool), changes)
+    soft = posterior.reshape(-1, 3).numpy()
+    np.testing.assert_allclose(soft.sum(1), 1)
+    brier = [((each - np.eye(3)[truth]) ** 2).sum(1)[there].mean() for each in (hard, soft)]
+    assert brier[1] < 0.95 * brier[0]
+    assert all((np.diff(change[-1]) >= 0).all() for change in changes)
+
+
+def test_the_interval_of_a_shifted_recording_holds_its_shift(study):
+    generator = np.random.default_rng(0)
+    shifts, held, width = generator.integers(-60, 61, 24), [], []
+    for seed in range(3):
+        y = lt.corrupt(study.clean_labels, lt.make_noise("static", 3, 240, 0.3), random_state=seed)
+        y = np.concatenate([late(y[[row]], shift) for row, shift in enumerate(shifts * (np.arange(24) % 4 == 0))])
+        frame = lt.find_shifts(study.features, y).recordings
+        moved = np.flatnonzero(shifts * (np.arange(24) % 4 == 0))
+        held += list((frame["lower"][moved] <= shifts[moved]) & (shifts[moved] <= frame["upper"][moved]))
+        width += list((frame["upper"] - frame["lower"])[moved])
+    assert np.mean(held) >= 0.9
+    assert np.median(width) <= 10
 
 
 def test_tide_learns_from_labels_that_are_late_by_different_numbers_of_steps(varying):

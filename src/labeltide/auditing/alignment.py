@@ -13,7 +13,7 @@ from scipy import stats
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.reading import AuditInput
 from labeltide.inference.conclusion import Diagnostic
-from labeltide.inference.shifts import RECORDING_LEVEL, Shifts, search_shifts, settle_changes
+from labeltide.inference.shifts import MAX_SHIFT, RECORDING_LEVEL, Shifts, move_labels, search_shifts, settle_changes
 from labeltide.tables.times import seconds_of_unit, written_length
 from labeltide.tables.words import quoted
 
@@ -38,10 +38,12 @@ class TableShifts(NamedTuple):
         """The table with its labels moved; the same where none is shifted."""
         if not self.own and not self.common.any():
             return table
-        moved = table.move_labels(np.stack([self.own.get(name, self.common) for name in table.sequence_names]))
-        assert moved.moved is not None
-        labels = settle_changes(_split(table, table.features), _split(table, moved.moved), self.common)
-        return replace(moved, moved=np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1)))
+        shift = np.stack([self.own.get(name, self.common) for name in table.sequence_names])
+        codes = _split(table, table.labels)
+        codes = [move_labels(row[None], steps[None])[0] for row, steps in zip(codes, shift, strict=True)]
+        labels, _ = settle_changes(_split(table, table.features), codes, self.common)
+        moved = np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1))
+        return replace(table, moved=moved, shift=shift)
 
     def check(self) -> tuple[Diagnostic, ...]:
         """A warning where labels are late or early, but by no common number of steps."""
@@ -56,17 +58,15 @@ def find_table_shifts(table: AuditInput) -> TableShifts:
     rows, codes = _split(table, table.features), _split(table, table.labels)
     searched = np.random.default_rng(0).permutation(len(rows))
     searched = np.sort(searched[: max(1, int((np.cumsum([len(rows[i]) for i in searched]) <= MAX_STEPS).sum()))])
-    found = search_shifts([rows[i] for i in searched], [codes[i] for i in searched], np.arange(len(searched)))
+    found = search_shifts([rows[i] for i in searched], [codes[i] for i in searched], limit=MAX_SHIFT)
     shift = np.stack([each.assumed for each in found.annotators or (found,)], axis=1)  # (searched, annotators)
     common = np.median(shift, axis=0).astype(np.int64)
     names = [table.sequence_names[i] for i in searched]
     seconds = _step_seconds(table)
     described = _describe(found, names, seconds)
     if found.annotators:
-        people = table.annotator_names or ()
-        described["annotators"] = {
-            name: _describe(each, names, seconds) for name, each in zip(people, found.annotators, strict=True)
-        }
+        people = zip(table.annotator_names or (), found.annotators, strict=True)
+        described["annotators"] = {name: _describe(each, names, seconds) for name, each in people}
     own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
     return TableShifts(common, own, described)
 
@@ -117,6 +117,7 @@ def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[st
         "step_seconds": seconds,
         "recordings": [
             {"sequence": names[i], "shift": int(found.own_shift[i]), "p_value": float(found.own_p_value[i])}
+            | {"interval": found.own_interval[i].astype(int).tolist()}
             for i in own
         ],
         "curve": {"shift": found.shifts[near].tolist(), "fit": found.fit[near].round(6).tolist()},

@@ -121,7 +121,7 @@ _TABLE = {
             "sentence": TEXT,
             "step_seconds": Maybe(POSITIVE),
             "curve": {"shift": _curve(1), "fit": _curve(1)},
-            "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER}]),
+            "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER, "interval": [NUMBER]}]),
         }
     ),
 }

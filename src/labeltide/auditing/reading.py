@@ -314,17 +314,6 @@ class AuditInput(ShortRepr):
         belongs[self.flat_index] = True
         return belongs.reshape(self.index.shape)
 
-    def move_labels(self, shift: np.ndarray) -> AuditInput:
-        """The same with labels moved to earlier steps of their sequence, by so many steps: (sequences, annotators)."""
-        labels, sequence = self.from_steps(self.labels), self.sequence_of_step
-        step, first = np.arange(len(labels)), np.searchsorted(sequence, np.arange(len(shift) + 1))
-        moved = np.full_like(labels, -1)
-        for annotator in range(labels.shape[1]):
-            source = step + shift[sequence, annotator]
-            inside = (source >= first[sequence]) & (source < first[sequence + 1])
-            moved[inside, annotator] = labels[source[inside], annotator]
-        return replace(self, moved=np.where((self.index >= 0)[..., None], moved[self.index], np.int8(-1)), shift=shift)
-
     @property
     def sequence_of_step(self) -> np.ndarray:
         """The sequence of every step: int64 of shape (all steps,), rising."""

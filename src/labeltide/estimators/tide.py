@@ -51,7 +51,7 @@ from labeltide.inference.bands import (
 )
 from labeltide.inference.checks import diagnose
 from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
-from labeltide.inference.shifts import find_own_shifts, move_labels, settle_changes
+from labeltide.inference.shifts import Change, find_own_shifts, move_labels, settle_changes, soften_changes
 from labeltide.inference.temporality import (
     PartTemporality,
     Temporality,
@@ -145,31 +145,27 @@ def find_posterior(
     return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
 
 
-def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray]:
-    """Move the labels of each fit to the signals, and the lag that most rows of each source have: (fits, sources)."""
-    data = fleet_fit.data
+def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[Change]]]:
+    """Fits with labels moved to the signals, the usual lag of each source, and with one source its late changes."""
+    data, changes = fleet_fit.data, []
     features, mask, labels = (tensor.cpu().numpy() for tensor in (data.features, data.mask, data.labels))
     moved, lags = np.empty_like(labels), np.zeros((len(labels), labels.shape[-1]), int)
     for fit in range(len(labels)):
         shifts = find_own_shifts(features, mask, labels[fit], fleet_fit.clusters)
-        lags[fit], moved[fit] = np.median(shifts, axis=0), _settle(features, labels[fit], shifts, mask)
-    if (moved == labels).all():
-        return fleet_fit, lags
-    return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags
+        moved[fit], found = _settle(features, labels[fit], shifts, mask)
+        lags[fit] = np.median(shifts, axis=0)
+        changes.append(found[0] if len(found) == 1 else [])
+    return replace(fleet_fit, data=replace(data, labels=torch.from_numpy(moved).to(data.labels.device))), lags, changes
 
 
-def _move(labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding."""
-    moved = [move_labels(labels[..., source], shifts[:, source]) for source in range(labels.shape[-1])]
-    return np.where(mask[..., None], np.stack(moved, axis=-1), np.int8(-1))
-
-
-def _settle(features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The same, with single changes of label at their likeliest time where most rows have a lag."""
-    moved = _move(labels, shifts, mask)
+def _settle(
+    features: np.ndarray, labels: np.ndarray, shifts: np.ndarray, mask: np.ndarray
+) -> tuple[np.ndarray, list[list[Change]]]:
+    """Codes (rows, steps, sources) moved by shifts (rows, sources), -1 on padding; then as `settle_changes` does."""
+    moved = np.where(mask[..., None], move_labels(labels, shifts), np.int8(-1))
     rows, codes = ([row[:count] for row, count in zip(each, mask.sum(1), strict=True)] for each in (features, moved))
-    moved[mask] = settle_changes(rows, codes, np.median(shifts, axis=0))
-    return moved
+    moved[mask], changes = settle_changes(rows, codes, np.median(shifts, axis=0))
+    return moved, changes
 
 
 def make_folds(labels: Tensor, clusters: np.ndarray | None, seeds: Sequence[int]) -> Tensor:
@@ -611,7 +607,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             return self._fit_stages(fleet_fit)
 
     def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
-        fleet_fit, lags = align_labels(fleet_fit) if self.align else (fleet_fit, None)
+        fleet_fit, lags, changes = align_labels(fleet_fit) if self.align else (fleet_fit, None, [])
         folds = make_folds(fleet_fit.data.labels, fleet_fit.clusters, fleet_fit.seeds)
         data, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
         clusters = None if fleet_fit.clusters is None else torch.from_numpy(fleet_fit.clusters)
@@ -627,6 +623,9 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             history = History(none, none, zeros, zeros, none, none)
             counts = [model.members for model in folds_of_fits]
             return FittedFleet(stack(folds_of_fits), noise, history, learned, counts)
+        if fleet_fit.data.trusted is None:
+            for posterior, uncertain in zip(labels, changes, strict=self.align):
+                soften_changes(posterior, fleet_fit.data.mask.to(posterior.device), uncertain)
         model, history, networks = distill(fleet_fit, labels, folds, self.ensemble)
         return FittedFleet(model, noise, history, learned, networks)
 
@@ -648,10 +647,9 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             lags = self.lags_[recorded.sources]
         elif len(self.lags_) in (1, lags.shape[1]):
             lags = lags + self.lags_
-        moved = _move(labels, lags, mask)
-        own = find_own_shifts(features, mask, moved, None)
+        own = find_own_shifts(features, mask, np.where(mask[..., None], move_labels(labels, lags), np.int8(-1)), None)
         own[own == np.median(own, axis=0)] = 0
-        return _settle(features, labels, lags + own, mask)
+        return _settle(features, labels, lags + own, mask)[0]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.

@@ -27,6 +27,7 @@ from labeltide import _validation
 from labeltide._display import ShortRepr, p_value, panel, sentence, table
 from labeltide.chain.em import label_chain
 from labeltide.chain.passes import ChainData, posteriors, same_data
+from labeltide.data.clusters import encode_clusters
 from labeltide.tables.columns import as_frame
 
 CONTEXT = 1  # steps on either side that join a step's features
@@ -39,6 +40,8 @@ DRAWS = 999
 SURE = 0.01  # level at which labels and signals are taken to be related
 LEVEL = 0.95
 RECORDING_LEVEL = 0.05  # familywise, over recordings
+WIDTH = 1.66  # standard errors by which shifts of a 95 % interval may fit worse: half the root of 11 (Bai 1997)
+COMPARED = 40  # by hand: shifts on either side of a recording's best one that its interval looks at
 ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on the shift of a single sequence
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
 MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
@@ -50,15 +53,17 @@ PIECE, MAX_PIECES = 100, 500  # by hand: steps of labels that are smoothed at on
 
 
 Rows = Sequence[np.ndarray]
+# Of label: the steps around it, its class before and after, and the probability at each step that it has happened.
+Change = tuple[slice, int, int, np.ndarray]
 
 
 def move_labels(labels: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Labels of each row, (rows, steps, ...), that many steps earlier; missing where none comes from."""
-    moved = np.full_like(labels, -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan)
-    for row, steps in enumerate(shift.tolist()):
-        kept = labels[row, max(steps, 0) : max(0, labels.shape[1] + min(steps, 0))]
-        moved[row, max(-steps, 0) : max(-steps, 0) + len(kept)] = kept
-    return moved
+    """Labels (rows, steps, ...) by so many steps earlier, (rows,) or (rows, sources); missing where none comes from."""
+    source = np.moveaxis(shift[..., None] + np.arange(labels.shape[1]), -1, 1)  # (rows, steps) or (..., sources)
+    source = source.reshape(*source.shape, *(1,) * (labels.ndim - source.ndim))
+    inside = (source >= 0) & (source < labels.shape[1])
+    missing: Any = -1 if labels.dtype.kind in "iu" else None if labels.dtype.kind == "O" else np.nan
+    return np.where(inside, np.take_along_axis(labels, np.where(inside, source, 0), 1), missing)
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,20 +90,13 @@ class Shifts(ShortRepr):
     own_p_value : array of shape (n,)
         Test of "this sequence has the common lag", corrected over shifts and sequences; NaN where the sequence has
         too few transitions.
+    own_interval : array of shape (n, 2)
+        Bounds of the shift of each sequence at 95 %, around the best one; NaN as above.
     spread : float
         By how many steps the delay differs from one change of label to the next (standard deviation around the lag).
         It includes how much signals and annotators differ anyway; NaN with fewer than 20 clear changes.
     annotators : tuple of Shifts
         The same for each annotator, where there are several.
-
-    Examples
-    --------
-    >>> import labeltide as lt
-    >>> import numpy as np
-    >>> study = lt.make_sequences(n=20, n_steps=200, n_features=3, stay=0.95, random_state=0)
-    >>> found = lt.find_shifts(study.features, np.roll(study.clean_labels, 4, axis=1))
-    >>> found.interval
-    (4, 4)
     """
 
     lag: int | None
@@ -110,6 +108,7 @@ class Shifts(ShortRepr):
     own_shift: np.ndarray
     own_best: np.ndarray
     own_p_value: np.ndarray
+    own_interval: np.ndarray
     spread: float = float("nan")
     annotators: tuple[Shifts, ...] = ()
 
@@ -125,15 +124,15 @@ class Shifts(ShortRepr):
 
     @property
     def recordings(self) -> Any:
-        """A frame with one line per sequence; `reason` says why a shift cannot be estimated."""
+        """A frame with one line per sequence; `lower` and `upper` bound its best shift with 95 % confidence."""
         return self.to_frame()
 
     def to_frame(self, kind: str = "pandas") -> Any:
         columns = {"sequence": np.arange(len(self.own_shift)), "shift": self.own_shift, "best_shift": self.own_best}
+        columns |= {"lower": self.own_interval[:, 0], "upper": self.own_interval[:, 1]}
         columns |= {"p_value": self.own_p_value, "is_shifted": self.own_p_value < RECORDING_LEVEL}
         reason = self.reason or "there are too few changes of label or steps."
-        reasons = [reason if p != p else None for p in self.own_p_value.tolist()]
-        return as_frame({**columns, "reason": np.array(reasons, object)}, kind)
+        return as_frame(columns | {"reason": np.where(np.isnan(self.own_p_value), reason, np.array(None))}, kind)
 
     @property
     def assumed(self) -> np.ndarray:
@@ -217,49 +216,41 @@ def find_shifts(
     >>> import labeltide as lt
     >>> import numpy as np
     >>> study = lt.make_sequences(n=20, n_steps=200, n_features=3, stay=0.95, random_state=0)
-    >>> late = np.roll(study.clean_labels, 4, axis=1)
-    >>> lt.find_shifts(study.features, late).lag
-    4
+    >>> found = lt.find_shifts(study.features, np.roll(study.clean_labels, 4, axis=1))
+    >>> found.lag, found.interval
+    (4, (4, 4))
     """
     features, counts = _validation.check_features(X, lengths)
     n, n_steps = features.shape[:2]
     values = _validation.check_labels(y, n, n_steps)
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, n_steps)[..., None]
     codes = _validation.encode_labels(values, present, _validation.find_classes(values, present))
-    limit = _default_limit(counts)
     if max_shift is not None:
         _validation.check_number("max_shift", max_shift, 1, n_steps - 1, whole=True)
-        limit = int(max_shift)
-    owners = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1].ravel()
-    if len(owners) != n:
-        raise ValueError(f"clusters must be {n} names, one per sequence of X. Got {len(owners)}.")
-    return search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, limit, random_state)
+    owners = None if clusters is None else encode_clusters(clusters, n)
+    return search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, max_shift, random_state)
 
 
-def search_shifts(rows: Rows, codes: Rows, owners: np.ndarray, limit: int = MAX_SHIFT, seed: int = 0) -> Shifts:
+def search_shifts(
+    rows: Rows, codes: Rows, owners: np.ndarray | None = None, limit: int | None = None, seed: int = 0
+) -> Shifts:
     """The same for features (steps, features) and codes of labels (steps, annotators) of ragged sequences."""
-    signals, annotators = _whiten(rows), range(codes[0].shape[1])
-    found = _search(signals, codes, owners, limit, seed)
-    if len(annotators) == 1:
-        return found
-    each = [_search(signals, [row[:, [a]] for row in codes], owners, limit, seed) for a in annotators]
+    owners = np.arange(len(rows)) if owners is None else owners
+    limit = int(limit) if limit else max(1, min(max(map(len, rows)) // 2, MAX_SHIFT))
+    signals, n_annotators = _whiten(rows), codes[0].shape[1]
+    labels = [codes, *([row[:, [a]] for row in codes] for a in range(n_annotators) if n_annotators > 1)]
+    found, *each = (_search(signals, some, owners, limit, seed) for some in labels)
     return replace(found, annotators=tuple(each))
 
 
 def find_own_shifts(features: np.ndarray, mask: np.ndarray, codes: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
     """The shift that is assumed for each row and annotator, (rows, annotators), of codes (rows, steps, annotators)."""
-    counts = mask.sum(1)
-    owners = np.arange(len(counts)) if owners is None else owners
-    found = search_shifts(_ragged(features, counts), _ragged(codes, counts), owners, _default_limit(counts))
+    found = search_shifts(_ragged(features, mask.sum(1)), _ragged(codes, mask.sum(1)), owners)
     return np.stack([each.assumed for each in found.annotators or (found,)], axis=1)
 
 
 def _ragged(values: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
     return [row[:count] for row, count in zip(values, counts, strict=True)]
-
-
-def _default_limit(counts: np.ndarray) -> int:
-    return max(1, min(int(counts.max()) // 2, MAX_SHIFT))
 
 
 def _whiten(rows: Rows) -> list[np.ndarray]:
@@ -323,8 +314,8 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
 
 def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
     """Sums of the signals as deviations from their mean over the steps that meet a label at that shift."""
-    ones = np.ones((len(unit.labels), 1))
-    sums, met = (_sums(unit, values, n_classes, limit) for values in (unit.signals, ones))
+    both = _sums(unit, np.pad(unit.signals, ((0, 0), (0, 1)), constant_values=1), n_classes, limit)
+    sums, met = both[:, :-1], both[:, -1:]
     return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
 
 
@@ -336,7 +327,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 
     def unknown(reason: str) -> Shifts:
         none = np.zeros(n, int)
-        return Shifts(None, None, np.nan, reason, shifts, fit, none, none, np.full(n, np.nan))
+        return Shifts(None, None, np.nan, reason, shifts, fit, none, none, np.full(n, np.nan), np.full((n, 2), np.nan))
 
     if n_classes < 2 or limit < 1:
         why = "sequences have one step." if limit < 1 else "all labels are the same." if n_classes else "no labels."
@@ -375,7 +366,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         ratios -= ratios.mean(0)
         evidence.append(ratios)
         profiles[unit.row] += _sums(unit, ratios, n_classes, limit)[range(n_classes), range(n_classes)].sum(0)
-        gains[owner] += _scores(unit, ratios, shifts[best]).sum()
+        gains[owner] += _scores(unit, ratios, shifts[[best]]).sum()
         transitions[unit.row] += np.count_nonzero(np.diff(unit.labels[unit.labels >= 0]))
 
     # Whether signals and labels are related at all; about one shift per run of labels differs from the others.
@@ -386,19 +377,23 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     interval, p = _infer_lag(fit, influence / scale, seed)
     assumed = int(shifts[best]) if p < 1 - LEVEL else 0
     own_best = shifts[profiles.argmax(1)]
-    raw = np.where((transitions >= MIN_TRANSITIONS) & (own_best == assumed), 1.0, np.nan)
-    for row in np.flatnonzero((transitions >= MIN_TRANSITIONS) & (own_best != assumed)):
+    raw, own_interval = np.full(n, np.nan), np.full((n, 2), np.nan)
+    offsets = np.unique(np.geomspace(1, 2 * limit, COMPARED).astype(int))
+    for row in np.flatnonzero(transitions >= MIN_TRANSITIONS):
         mine = [index for index, unit in enumerate(units) if unit.row == row]
         labelled = counts[mine].sum()
         run = max(1, round(labelled / (transitions[row] + 1)))
-        size = max(run, labelled // MAX_BLOCKS)
-        blocks = []  # what the shift gains over the assumed one, in blocks of steps that are taken as independent
+        tried = np.r_[np.clip(own_best[row] + np.r_[0, offsets, -offsets], -limit, limit), assumed]
+        losses = []  # against the best shift, in blocks of steps that are taken as independent
         for i in mine:
-            gain = _scores(units[i], evidence[i], own_best[row]) - _scores(units[i], evidence[i], assumed)
-            blocks.append(np.add.reduceat(gain, np.arange(0, len(gain), size)))
-        every = np.concatenate(blocks)
+            scores = _scores(units[i], evidence[i], tried)
+            blocks = np.arange(0, len(scores), max(run, labelled // MAX_BLOCKS))
+            losses.append(np.add.reduceat(scores[:, [0]] - scores, blocks))
+        every = np.concatenate(losses)
         if len(every) >= MIN_BLOCKS:
-            raw[row] = _better(every, max(1.0, len(shifts) / run))
+            raw[row] = _better(every[:, -1], max(1.0, len(shifts) / run))
+            inside = tried[every.mean(0) <= WIDTH * every.std(0, ddof=1) / np.sqrt(len(every))]
+            own_interval[row] = inside.min(), inside.max()
     tested = np.flatnonzero(~np.isnan(raw))
     order = tested[np.argsort(raw[tested])]
     own_p_value = raw.copy()  # adjusted (Holm 1979); NaN stays
@@ -407,12 +402,13 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
     moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
     _, _, spread = _find_delays(moved, evidence)
-    return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, spread)
+    return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, own_interval, spread)
 
 
 def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, float]:
-    r"""Steps at which labels clearly change, the median delay of each, and the standard deviation of all delays.
+    r"""Clear changes of label, (changes, 3): where the run before begins, the new one begins, and the new one ends.
 
+    Also the probability of each delay, (changes, delays), and the standard deviation of all delays.
     A change from class a to b that is recorded at step s and happened at s - d has the log-likelihood
     :math:`\tau \sum_{t < s - d} (r_{ta} - r_{tb})` with ratios r of single steps. These depend on each other, so the
     power tau of each pair of classes is twice their mean over their long-run variance, as of a calibrated Gaussian
@@ -425,7 +421,7 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, fl
     is_clear = (np.minimum(step - first, last - step) >= MIN_RUN) & (np.minimum(codes[step - 1], codes[step]) >= 0)
     kept = is_clear & ~np.isin(step, bounds)
     if kept.sum() < MIN_CHANGES:
-        return step[:0], step[:0], float("nan")
+        return np.zeros((0, 3), int), np.zeros((0, len(DELAYS))), float("nan")
     first, step, last = first[kept, None], step[kept, None], last[kept, None]
     before, after = codes[step - 1], codes[step]
     near = step + np.arange(2 * REACH)
@@ -447,29 +443,45 @@ def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, fl
         posterior /= posterior.sum(1, keepdims=True)
         shares = posterior.mean(0)
     spread = np.sqrt(shares @ (DELAYS - shares @ DELAYS) ** 2)
-    return step[:, 0], DELAYS[(posterior.cumsum(1) >= 0.5).argmax(1)], float(spread)
+    return np.hstack([first, step, last]), posterior, float(spread)
 
 
-def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> np.ndarray:
+def settle_changes(rows: Rows, codes: Rows, lags: np.ndarray) -> tuple[np.ndarray, list[list[Change]]]:
     """Codes (all steps, annotators), moved by lags (annotators,), with each change of label at its likeliest time.
 
     A hidden Markov model of the labels alone tells changes from other wrong labels, which stay. The delay of each
     change is latent. Labels between its recorded time and the posterior median, at which the fewest steps are
-    expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step.
+    expected to be wrong, change sides. Labels stay where no lag was found or delays vary by less than a step. The
+    changes of each annotator come second.
     """
     settled, n_classes = np.concatenate(codes), max(int(row.max(initial=0)) for row in codes) + 1
     signals = _whiten(rows) if lags.any() else []
+    changes: list[list[Change]] = [[] for _ in lags]
     for annotator in np.flatnonzero(lags):
         smoothed = _smooth([row[:, annotator] for row in codes], n_classes)
         every, there = np.concatenate(signals), np.concatenate(smoothed)
         means = np.stack([every[there == label].sum(0) / max(1, (there == label).sum()) for label in range(n_classes)])
         ratios = [signal @ means.T - (means**2).sum(1) / 2 for signal in signals]
-        steps, delays, spread = _find_delays(smoothed, ratios)
-        for step, delay in zip(steps, delays, strict=True) if spread >= MIN_SPREAD else ():
-            part = slice(*sorted((step, step - delay)))
-            old, new = there[[step - 1, step]] if delay > 0 else there[[step, step - 1]]
-            settled[part, annotator][(settled[part, annotator] == old) & (there[part] == old)] = new
-    return settled
+        runs, delays, spread = _find_delays(smoothed, ratios)
+        for (first, step, last), chances in zip(runs, delays, strict=True) if spread >= MIN_SPREAD else ():
+            old, new = there[[step - 1, step]]
+            around = slice(max(first, step - REACH), min(last, step + REACH))
+            # A change that is recorded at s with delay d has happened by step t if d >= s - t.
+            happened = chances[::-1].cumsum()[REACH - step + around.start : REACH - step + around.stop]
+            part, is_new = settled[around, annotator], happened >= 0.5
+            part[is_new & (part == old) & (there[around] == old)] = new
+            part[~is_new & (part == new) & (there[around] == new)] = old
+            changes[annotator].append((around, old, new, happened))
+    return settled, changes
+
+
+def soften_changes(posterior: torch.Tensor, mask: torch.Tensor, changes: list[Change]) -> None:
+    """Let the posterior, (rows, steps, classes), pass from class to class as far as the time of a change is known."""
+    steps = posterior[mask].cpu().numpy()
+    for around, old, new, happened in changes:
+        both = steps[around, old] + steps[around, new]
+        steps[around, old], steps[around, new] = both * (1 - happened), both * happened
+    posterior[mask] = torch.from_numpy(steps).to(posterior)
 
 
 def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
@@ -486,12 +498,12 @@ def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
     return [np.where(row >= 0, part, -1) for row, part in zip(labels, parts, strict=True)]
 
 
-def _scores(unit: _Unit, ratios: np.ndarray, shift: int) -> np.ndarray:
-    """The log-likelihood ratio of each label at a shift, (labels,); zero where the shift leads out of the sequence."""
-    steps = np.flatnonzero(unit.labels >= 0)
-    source = steps - shift
+def _scores(unit: _Unit, ratios: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """The log-likelihood ratio of each label at each shift, (labels, shifts); zero outside the sequence."""
+    steps = np.flatnonzero(unit.labels >= 0)[:, None]
+    source = steps - shifts
     inside = (source >= 0) & (source < len(ratios))
-    return np.where(inside, ratios[np.clip(source, 0, len(ratios) - 1), unit.labels[steps]], 0.0)
+    return np.where(inside, ratios[np.where(inside, source, 0), unit.labels[steps]], 0.0)
 
 
 def _better(gains: np.ndarray, tried: float) -> float:
