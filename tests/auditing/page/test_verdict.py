@@ -229,9 +229,10 @@ def test_the_headline_names_the_form_of_the_change_with_two_digits_and_the_unit(
     assert headline.endswith(f"The error rate changes over hours: {expected}.")
 
 
-def test_a_step_of_one_class_names_the_class(audits):
+@pytest.mark.parametrize("share", [np.full(101, 1 / 3), np.exp(-HOURS / 2)], ids=["constant", "fades"])
+def test_a_step_of_one_class_names_the_class(audits, share):
     step = np.where(HOURS < 4, 0.02, 0.2)
-    curve = {"rate": (step / 3).tolist(), "class_rate": [[0.01] * 101, step.tolist(), [0.01] * 101]}
+    curve = {"rate": (step * share).tolist(), "class_rate": [[0.01] * 101, step.tolist(), [0.01] * 101]}
     noise = audits["temporal"]["noise"] | {"clock": HOURS.tolist(), "steps": 0.9, "curves": [curve]}
     test = {**audits["temporal"]["temporality"], "classes_differ_p": 0.01}
     headline = words({**audits["temporal"], "noise": noise, "temporality": test})[0]

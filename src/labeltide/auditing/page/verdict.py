@@ -180,14 +180,16 @@ def shape_words(view: View) -> str:
     if len(rate) < 3 or not np.isfinite(rate).all():
         worst = number(test.get("worst_at"))
         return f"highest {moment(worst)}" if is_known(worst) else ""
-    split, explained = best_split(rate)
-    if number(noise.get("steps")) >= 0.5 and explained >= MIN_STEP:
-        who, of_classes = "", numbers(curves[0].get("class_rate"))
-        if number(test.get("classes_differ_p")) < SURE:  # the class that changes most
-            name = int(np.abs(of_classes[:, split:].mean(1) - of_classes[:, :split].mean(1)).argmax())
-            who, rate = f"{in_quotes(view.audit['table']['classes'][name])} ", of_classes[name]
-        before, after = (percent(float(part.mean())) for part in (rate[:split], rate[split:]))
-        return f"a step {moment(float(at[split]))}, {who}{before} → {after}"
+    if number(noise.get("steps")) >= 0.5:
+        (split, explained), who, of_step = best_split(rate), "", rate
+        if number(test.get("classes_differ_p")) < SURE:  # the class that changes most; its share may change, too
+            of_classes = numbers(curves[0].get("class_rate"))
+            name = int(np.ptp(of_classes, axis=1).argmax())
+            who, of_step = f"{in_quotes(view.audit['table']['classes'][name])} ", of_classes[name]
+            split, explained = max((split, explained), best_split(of_step), key=lambda found: found[1])
+        if explained >= MIN_STEP:
+            before, after = (percent(float(part.mean())) for part in (of_step[:split], of_step[split:]))
+            return f"a step {moment(float(at[split]))}, {who}{before} → {after}"
     turns = turning_points(rate)
     low, high = int(rate.argmin()), int(rate.argmax())
     if view.clock.period:
@@ -319,8 +321,7 @@ def _changes(view: View) -> Card:
             return Card(question, "Cannot be tested", f"{few} {other}")
         return Card(question, "Not known", "The test for a change over the clock could not be run.")
     if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
-        none = "There is no evidence of wrong labels, so a change cannot be shown either."
-        return Card(question, "Not shown", none)
+        return Card(question, "Not shown", "There is no evidence of wrong labels, so a change cannot be shown either.")
     if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if high >= MIN_SHOWN else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
