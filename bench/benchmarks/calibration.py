@@ -46,7 +46,7 @@ import labeltide as lt
 from labeltide.chain.em import POWER_CENTRE, POWER_SCALE
 from labeltide.chain.passes import ChainData, TrainingEvidence, posteriors, same_data
 from labeltide.inference.audit import LabelAudit, profile_weights
-from labeltide.inference.bands import ROOT_MEAN, Profile, critical_root, estimate_annotators, profile_share
+from labeltide.inference.bands import ROOT_MEAN, Profile, critical_root, estimate_annotators, profile_share, share_test
 from labeltide.inference.conclusion import SURE
 from labeltide_bench.simulated import fit_studies
 
@@ -326,9 +326,10 @@ def measure_study(
 ) -> dict[str, Any]:
     """The record of one study."""
     wrong, clusters = drawn.recorded != drawn.true, np.arange(ROWS)
-    estimate = estimate_annotators(training, n_replicates=REPLICATES)[0]
+    profile = profile_share(training)
+    estimate = estimate_annotators(training, share_test(training, profile), n_replicates=REPLICATES)[0]
     rates = true_rates(random, kind, of)  # (steps,)
-    share, profile = float(rates.mean()), profile_share(training)
+    share = float(rates.mean())
     asked = share - (estimate.total - profile.estimate)  # on the scale of the profile, from which the interval is moved
     root = float(np.interp(asked, profile.shares, profile.signed_roots()))
     critical = critical_root(profile, clusters, wrong.size * profile.estimate)

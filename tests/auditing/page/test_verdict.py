@@ -206,7 +206,7 @@ def test_of_several_clocks_each_has_its_own_words(audits):
     assert len(set(questions)) == 6
 
 
-HOURS = np.arange(101) / 10
+HOURS = np.arange(101) / 9.98  # moments are named to a hundredth of the range
 SHAPES = {
     "a step where hours is near 4 h, 2.0 % → 20 %": np.where(HOURS < 4, 0.02, 0.2),
     "a trend, 2.0 % where hours is near 0 h → 20 % where hours is near 10 h": 0.02 + 0.018 * HOURS,

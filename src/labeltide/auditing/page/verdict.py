@@ -180,6 +180,7 @@ def shape_words(view: View) -> str:
     if len(rate) < 3 or not np.isfinite(rate).all():
         worst = number(test.get("worst_at"))
         return f"highest {moment(worst)}" if is_known(worst) else ""
+    at = at if view.clock.period else at.round(2 - int(np.floor(np.log10(np.ptp(at) or 1.0))))  # 1 % of the range
     if number(noise.get("steps")) >= 0.5:
         (split, explained), who, of_step = best_split(rate), "", rate
         if number(test.get("classes_differ_p")) < SURE:  # the class that changes most; its share may change, too
@@ -235,8 +236,7 @@ def _in_hundred(rate: float) -> str:
 def _how_many(audit: Mapping[str, Any]) -> Card:
     question, noise, issues = "How many labels are wrong?", audit["noise"], audit["issues"]
     rate, *ends = read_interval(noise, "rate")
-    range_ = interval(*ends)
-    surely = f" (95 % interval {range_})" if range_ else ""
+    surely = f" (95 % interval {range_})" if (range_ := interval(*ends)) else ""
     if untold(audit):
         detail = f"{untold(audit)} {NOTHING_NAMED}"
         return Card(question, "Cannot be estimated", detail, ("diagnostics", "What the checks mean"))
