@@ -129,8 +129,9 @@ def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
 
 def misaligned(audit: Mapping[str, Any]) -> str:
     """About 24 % of the labels belong to another step; empty where that is not known."""
-    moved = number((audit["issues"].get("by_kind") or {}).get("misaligned"))
-    return f": about {percent(moved / audit['table']['labels'])} of them belong to another step" if moved > 0 else ""
+    share = number((audit["issues"].get("by_kind") or {}).get("misaligned")) / audit["table"]["labels"]
+    lag = ", unless the signals lag" if int(timing(audit).get("assumed") or 0) < 0 else ""
+    return f": about {percent(share)} of them belong to another step{lag}" if share > 0 else ""
 
 
 def _timing(audit: Mapping[str, Any]) -> list[Card]:
@@ -410,12 +411,11 @@ def units(test: Mapping[str, Any]) -> str:
 
 def units_behind(test: Mapping[str, Any]) -> str:
     """How a test was made, by its method."""
-    method, windows = test.get("method"), count(number(test.get("n_units")), "window")
-    said = {
+    windows = count(number(test.get("n_units")), "window")
+    return {
         "people": f" The units of the test are {units(test)}.",
         "permutations": f" The times of {windows} were permuted, assuming independent windows.",
-    }
-    return said.get(str(method), "")
+    }.get(str(test.get("method")), "")
 
 
 TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says what they mean
