@@ -12,6 +12,10 @@ replaced. Labels as they are have errors of their own, so the last number is a l
 asks what the refits of the copies are worth, on the data sets of studies/tide-ablation.toml with 0 to 30 % of the
 labels replaced: are the posteriors of labels that no copy changed better if they are averaged over the refits, does the
 spread of the refits cover the error of the share, do bouts come back, and do the signals support the suggestions?
+
+    python bench/benchmarks/planted.py --time
+
+prints the processor time of an audit with planted errors and without them.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import labeltide as lt
+from labeltide.auditing import fitting
 from labeltide.chain.passes import posteriors, same_data
+from labeltide.data.studies import simulate_study
 from labeltide.estimators import planted as planting
 from labeltide.estimators.planted import SINGLE
 from labeltide.inference.audit import FDR, find_threshold
@@ -324,9 +330,26 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
     (folder / "planted.md").write_text("\n".join(lines) + "\n")
 
 
+def measure_time(repeats: int = 3) -> None:
+    """Processor time of audits of the study of `labeltide demo`, with planted errors and without them."""
+    table = simulate_study().drop_columns(["true_label"])
+    roles = {"sequence": "person", "time": "time", "label": "label", "annotator": "annotator"}
+    plant = fitting.plant
+    torch.set_num_threads(1)
+    for repeat in range(repeats):
+        for name, planting_part in (("with", plant), ("without", lambda *each, **more: ())):
+            fitting.plant = planting_part
+            began = time.process_time()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                lt.audit(table, **roles, clock="hour_of_day", seed=repeat, device="cpu")
+            print(f"{name} planted errors, seed {repeat}: {time.process_time() - began:.1f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the public recordings")
+    parser.add_argument("--data", type=Path, help="folder of the public recordings")
+    parser.add_argument("--time", action="store_true", help="processor time with and without planted errors, no data")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="data sets whose names contain this")
     parser.add_argument("--shares", type=float, nargs="*", help="shares of labels that are replaced")
@@ -334,6 +357,8 @@ def main() -> None:
     parser.add_argument("--refits", action="store_true", help="what the refits of the copies are worth")
     parser.add_argument("--draws", type=int, default=2, help="of --refits")
     chosen = parser.parse_args()
+    if chosen.time:
+        return measure_time()
     chosen.out.mkdir(parents=True, exist_ok=True)
     file = chosen.out / "planted.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []

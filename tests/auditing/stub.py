@@ -75,7 +75,7 @@ class StubTide:
 
     @property
     def diagnostics_(self):
-        return (Diagnostic("bursts", True, f"Made up, about {self.classes_[0]}.", "Nothing to do."),)
+        return (Diagnostic("drift", True, f"Made up, about {self.classes_[0]}.", "Nothing to do."),)
 
 
 class StubScorer:

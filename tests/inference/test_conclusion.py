@@ -13,7 +13,7 @@ from labeltide.auditing.page import write_page
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import write_verdict
 from labeltide.inference.bands import interval_around
-from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, conclude
+from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, Finding, conclude
 
 pytestmark = pytest.mark.usefixtures("few_replicates")
 
@@ -56,9 +56,11 @@ def silent(found):
 def test_noise_is_shown_where_its_test_rejects_and_no_check_denies_it(noisy):
     assert conclude(noisy).noise.answer == SHOWN
     assert conclude(noisy).names_labels
-    noisy["temporality"]["is_noisy_p"] = 0.3
+    noisy["temporality"]["is_noisy_p"], noisy["diagnostics"] = 0.3, []
     assert conclude(noisy).noise.answer == conclude(noisy).changes[0].answer == NOT_SHOWN
     assert not conclude(noisy).names_labels
+    noisy["diagnostics"] = [{"name": "bursts", "is_warning": True, "sentence": "They may come in runs.", "advice": ""}]
+    assert conclude(noisy).noise == Finding(CANNOT_BE_TOLD, "They may come in runs.")
 
 
 def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):
@@ -78,6 +80,7 @@ def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):
 
 
 def test_a_change_is_not_claimed_beside_noise_that_is_not_shown(noisy):
+    noisy["diagnostics"] = []
     noisy["temporality"] |= {"is_noisy_p": 1.0, "p_value": 0.02}
     noisy["noise"] |= {"rate_lower": 0.0, "rate_upper": 0.44}
     assert conclude(noisy).changes[0].answer == NOT_SHOWN

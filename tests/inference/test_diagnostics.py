@@ -13,6 +13,7 @@ from labeltide.auditing.page.verdict import check_title
 from labeltide.chain.em import label_chain
 from labeltide.chain.passes import ChainData, Members, TrainingEvidence, expect, same_data
 from labeltide.inference.checks import (
+    check_bursts,
     check_drift,
     check_independence,
     check_persistence,
@@ -79,6 +80,16 @@ def test_wrong_labels_that_persistence_alone_gives_away_are_told_from_those_that
 
 def test_errors_in_runs_are_seen():
     assert "bursts" in warned(SimulatedStudy(MATRICES, n=100, sharpness=3.0, bursts=0.7))
+
+
+def test_runs_of_errors_that_a_fit_leaves_out_are_mentioned():
+    """With nine sequences they are likely, but less clear than a fit demands."""
+    study = SimulatedStudy(MATRICES, n=9, sharpness=3.0, bursts=0.7)
+    training, _ = fit_studies(simulate(study, 1, 0).data)[0]
+    assert not training.parameters.bursts.any()
+    check = check_bursts(training)
+    assert check.is_warning
+    assert check.sentence.startswith("Mistakes may come in runs: about 18 % of the labels are then wrong.")
 
 
 def test_a_class_that_grows_more_common_is_seen():

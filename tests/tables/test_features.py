@@ -106,9 +106,9 @@ def test_codes_of_several_classes_and_one_column_for_each_are_left_out_and_said(
     rows = {"label": labels, "kim": kim, "is_lying": (labels == "lie") * 1, "wet": np.arange(120) % 3}
     audit = read(120, **rows)
     assert audit.feature_names == ("wet",)
-    said = " ".join(audit.said)
-    assert "'kim' was left out of the features: one value for nearly every class" in said
-    assert "'is_lying' was left out of the features: values that follow from the label" in said
+    messages = " ".join(audit.messages)
+    assert "'kim' was left out of the features: one value for nearly every class" in messages
+    assert "'is_lying' was left out of the features: values that follow from the label" in messages
     named = read_audit_table(pa.table({**rows, "t": range(120)}), features="kim,wet")
     assert named.feature_names == ("kim", "wet")
 

@@ -66,9 +66,8 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
     n_classes = estimate.mean.shape[-1]
     most = int(np.clip(MAX_NUMBERS // (3 * n_classes**2 * (1 + len(annotators))), MIN_POINTS, MAX_POINTS))
     kept = np.unique(np.linspace(0, len(estimate.clock) - 1, min(most, len(estimate.clock))).round().astype(int))
-    steps = [each.weight for each in estimator.training_.families if each.kind == "pieces"]
     return {
-        "steps": sum(steps),
+        "steps": sum(each.weight for each in estimator.training_.families if each.kind == "pieces"),
         "rate": estimate.total,
         "rate_lower": estimate.total_lower,
         "rate_upper": estimate.total_upper,
@@ -320,7 +319,6 @@ class Totals:
     def describe_issues(self, names: pa.Array, classes: tuple[str, ...], judged: LabelAudit) -> dict[str, Any]:
         """The part `issues`."""
         labels, issues = self.by_sequence
-        worst = self.worst_sequences(SEQUENCES)
         count = int(self.by_class[1].sum())
         return {
             "count": count,
@@ -336,7 +334,7 @@ class Totals:
             ],
             "by_sequence": [
                 {"sequence": names[each].as_py(), "labels": int(labels[each]), "issues": int(issues[each])}
-                for each in worst
+                for each in self.worst_sequences(SEQUENCES)
             ],
         }
 

@@ -223,6 +223,7 @@ def join_evidence(
     grid: np.ndarray,
     period: Period = None,
     clusters: Tensor | None = None,
+    level: float = CLEAR,
 ) -> ChainParameters:
     """Fit the chain with evidence by EM from four starts and keep the best by predictive log-likelihood.
 
@@ -244,21 +245,21 @@ def join_evidence(
     # The better of both starts: without bursts, and with them.
     plain, bursts = ((2 * kind + reached[kind].argmax(0)) * n_fits + index for kind in (0, 1))
     gain = (scores[bursts] - scores[plain]) * fits.weights  # (fits, rows)
-    accepted = (gain.sum(1) > BURSTS_WORTH) & _is_clear(gain, clusters)
+    accepted = (gain.sum(1) > BURSTS_WORTH) & _is_clear(gain, clusters, level)
     if bool(accepted.any()) and scores is fitted.log_likelihood:  # no step has labels of several annotators
         rival = failing_networks(data, fits, fitted.parameters.take(plain))
-        accepted &= _is_clear((scores[bursts] - rival) * fits.weights, clusters)
+        accepted &= _is_clear((scores[bursts] - rival) * fits.weights, clusters, level)
     return fitted.parameters.take(torch.where(accepted, bursts, plain))
 
 
-def _is_clear(gain: Tensor, clusters: Tensor | None) -> Tensor:
-    """Whether gains (fits, rows) are above zero at level `CLEAR`, by a t test over clusters or else rows: (fits,)."""
+def _is_clear(gain: Tensor, clusters: Tensor | None, level: float) -> Tensor:
+    """Whether gains (fits, rows) are above zero, by a one-sided t test over clusters or else rows: (fits,)."""
     if clusters is not None:
         names, cluster_of_row = clusters.to(gain.device).unique(return_inverse=True)
         if len(names) > 1:
             gain = gain.new_zeros(len(gain), len(names)).index_add_(1, cluster_of_row, gain)
     units = gain.shape[1]
-    quantile = float(student.isf(CLEAR, max(units - 1, 1)))
+    quantile = float(student.isf(level, max(units - 1, 1)))
     error = gain.std(1) / units**0.5 if units > 1 else torch.full_like(gain[:, 0], torch.inf)
     return gain.mean(1) > quantile * error
 

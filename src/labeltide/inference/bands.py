@@ -343,9 +343,9 @@ class ShareInterval(NamedTuple):
     estimate: float  # the share at which the likelihood is largest
 
 
-def share_test(training: TrainingEvidence) -> ShareInterval:
+def share_test(training: TrainingEvidence, profile: Profile | None = None) -> ShareInterval:
     """Interval and test of the share of wrong labels from one profile likelihood: the interval inverts the test."""
-    profile = profile_share(training)
+    profile = profile or profile_share(training)
     clusters = np.arange(len(profile.log_likelihood[0])) if training.clusters is None else training.clusters.numpy()
     mean = ROOT_MEAN * profile.estimate
     p_value = null_p_value(profile, clusters, max(RESOLUTION, stretch_share(training.data)), mean)

@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
+from labeltide.chain.em import join_evidence
 from labeltide.chain.passes import (
     ChainData,
     ExpectedCounts,
@@ -34,6 +35,7 @@ MIN_SUPPORT_LABELS, MIN_SUPPORT_CLUSTERS = 20, 10  # by hand: labels and recordi
 SUPPORT_MARGIN, SUPPORT_P_VALUE = 0.2, 0.01  # by hand: agreement below that of most recordings, and level of the test
 MIN_SUPPORT_GAIN = 0.1  # by hand: share of suspects that the signals support, above that of other labels
 BURSTS_WARNING = 0.1  # share of labels whose draw is kept from the step before
+SUSPECTED_BURSTS = 0.05  # by hand: level at which bursts are mentioned that the fit does not have
 CLOCK_TENTHS = 10
 MAX_BALANCE_CHANGE = 0.15  # of the share of a class over the clock
 MAX_LOG_ODDS = 20.0  # margins are cut off here
@@ -119,8 +121,7 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     begins = np.ones(labels.shape, bool)
     begins[:, 1:] = (labels[:, 1:] != labels[:, :-1]) | (predicted[:, 1:] != predicted[:, :-1])
     shown = (labels >= 0) & data.mask.numpy()[..., None]
-    clusters = _clusters(training)
-    units = np.broadcast_to((np.arange(len(labels)) if clusters is None else clusters)[:, None, None], labels.shape)
+    units = np.broadcast_to(_units(training)[0][:, None, None], labels.shape)
     unit, code, guess = units[shown], labels[shown], predicted[shown]
     count = unit.max() + 1
     total, right, runs = (np.bincount(unit, part, count) for part in (shown[shown], code == guess, begins[shown]))
@@ -129,8 +130,7 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
         [_kappa(code[unit == each], guess[unit == each], data.n_classes) for each in np.flatnonzero(judged)]
     )
     kappa = _kappa(code, guess, data.n_classes)
-    few = len(kappas) < 2
-    t = math.inf if few else kappas.mean() / max(kappas.std(ddof=1) / math.sqrt(len(kappas)), 1e-9)
+    t = math.inf if len(kappas) < 2 else kappas.mean() / max(kappas.std(ddof=1) / math.sqrt(len(kappas)), 1e-9)
     agreement = f"their agreement beyond chance is {max(kappa, 0):.2f}"
     if kappa < MIN_SUPPORT or t < MIN_SUPPORT_T:
         sentence = f"Signals do not predict these labels ({agreement}), so each was compared with its neighbours only."
@@ -173,13 +173,19 @@ def check_persistence(training: TrainingEvidence, true: np.ndarray) -> tuple[Dia
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:
-    """Runs of errors can be taken for true labels where features say little."""
-    kept = training.parameters.bursts
-    share = 0.0 if kept is None else float(kept[0])
-    sound = "Mistakes are isolated; they do not come in runs."
-    doubt = f"Mistakes come in runs: {100 * share:.0f} % of labels are right or wrong as the one before was."
-    advice = "Runs without support from the features may be taken for the truth. Check whole stretches around flags."
-    return _judge("bursts", share > BURSTS_WARNING, sound, doubt, advice)
+    """Runs of errors, or of networks that fail: also where they are less clear than the fit demands to model them."""
+    data, chains = training.data, [training.parameters]
+    single = same_data(torch.ones(1, data.labels.shape[1]))
+    if data.evidence is not None and chains[0].matrices.shape[1] == 1:
+        times = training.grid, training.period
+        chains.append(join_evidence(data, single, chains[0], *times, training.clusters, SUSPECTED_BURSTS))
+    bursts = [chain for chain in chains if chain.bursts is not None and float(chain.bursts[0]) > BURSTS_WARNING]
+    if not bursts:
+        return Diagnostic("bursts", False, "Mistakes are isolated; they do not come in runs.")
+    counts = expect(data, single, bursts[0]).counts[0].double().sum((0, 1))
+    wrong = f"{100 * (1 - float(counts.trace() / counts.sum())):.0f} %"
+    doubt = f"Mistakes may come in runs: about {wrong} of the labels are then wrong. Or the signals mislead in runs."
+    return Diagnostic("bursts", True, doubt, "Review whole stretches in which labels and signals disagree.")
 
 
 def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: list[str]) -> Diagnostic:
@@ -244,8 +250,8 @@ def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first:
 
     Standard errors are cluster-robust (Liang and Zeger 1986); few clusters by Student's t (Cameron and Miller 2015).
     """
-    clusters, tenth = _clusters(training), np.where(training.data.mask.numpy(), _tenths(training.data), -1)
-    units = np.arange(len(tenth)) if clusters is None else clusters
+    tenth = np.where(training.data.mask.numpy(), _tenths(training.data), -1)
+    units, are_clusters = _units(training)
     averages, variances, parts = [], [], []
     for part in range(int(skip_first), CLOCK_TENTHS):
         within = tenth == part
@@ -261,19 +267,18 @@ def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first:
     high, low = int(np.argmax(averages)), int(np.argmin(averages))
     change = averages[high] - averages[low]
     z = float(change / np.sqrt(variances[high] + variances[low]).clip(1e-12))
-    if clusters is not None:
+    if are_clusters:
         count = min(len(np.unique(units[(tenth == parts[end]).any(1)])) for end in (high, low))
         # The normal quantile of the tail of Student's t, with the factor n / (n - 1) in the variance of n clusters.
         z = float(norm.isf(student.sf(z * np.sqrt(1 - 1 / count), count - 1))) if count > 1 else 0.0
     return ClockContrast(float(change), z, parts[high], parts[low])
 
 
-def _clusters(training: TrainingEvidence) -> np.ndarray | None:
-    """The cluster of each row as a number from 0; None where fewer than two are known."""
-    if training.clusters is None:
-        return None
-    names, clusters = np.unique(training.clusters.numpy(), return_inverse=True)
-    return clusters if len(names) > 1 else None
+def _units(training: TrainingEvidence) -> tuple[np.ndarray, bool]:
+    """The cluster of each row as a number from 0, or the row where fewer than two are known; and whether it is one."""
+    if training.clusters is not None and len(training.clusters.unique()) > 1:
+        return training.clusters.unique(return_inverse=True)[1].numpy(), True
+    return np.arange(len(training.data.mask)), False
 
 
 def _span(tenth: int) -> str:
@@ -306,9 +311,7 @@ def check_information(training: TrainingEvidence, expected: ExpectedCounts) -> D
     The gain, less the number of parameters of the chain (Akaike 1974), is counted in standard errors of clusters.
     """
     gain = expected.log_likelihood[0].double().numpy() - frequency_log_likelihood(training.data)
-    units = np.arange(len(gain)) if training.clusters is None else training.clusters.numpy()
-    _, unit_of_row = np.unique(units, return_inverse=True)
-    gains = np.bincount(unit_of_row, gain) if unit_of_row.any() else gain
+    gains = np.bincount(_units(training)[0], gain)
     t = 0.0
     if len(gains) > 1:
         classes = training.data.n_classes
@@ -322,16 +325,13 @@ def check_information(training: TrainingEvidence, expected: ExpectedCounts) -> D
 
 def frequency_log_likelihood(data: ChainData) -> np.ndarray:
     """Log-likelihood of each row's labels by the frequencies of each annotator in each tenth of the clock: (rows,)."""
-    labels, part = data.labels[0].numpy(), _tenths(data)
-    total = np.zeros(len(labels))
-    for annotator in range(labels.shape[-1]):
-        codes = labels[..., annotator]
-        shown = (codes >= 0) & data.mask.numpy()
-        counts = np.zeros((CLOCK_TENTHS, data.n_classes))
-        np.add.at(counts, (part[shown], codes[shown]), 1.0)
-        log_share = np.log(counts.clip(1e-9) / counts.sum(1, keepdims=True).clip(1e-9))
-        total += np.where(shown, log_share[part, codes.clip(0)], 0.0).sum(1)
-    return total
+    labels = data.labels[0].numpy()
+    row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
+    cell = annotator, _tenths(data)[row, step], labels[row, step, annotator]
+    counts = np.zeros((labels.shape[-1], CLOCK_TENTHS, data.n_classes))
+    np.add.at(counts, cell, 1.0)
+    shares = counts / counts.sum(-1, keepdims=True).clip(1e-9)
+    return np.bincount(row, np.log(shares[cell]), len(labels))
 
 
 def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, class_names: list[str]) -> Diagnostic:

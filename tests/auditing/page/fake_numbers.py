@@ -143,7 +143,7 @@ def numbers_of(table, issues, ids, classes, annotators, kind, clock, points, is_
         "diagnostics": [
             {
                 "name": "bursts",
-                "is_warning": True,
+                "is_warning": is_noisy,
                 "sentence": "Mistakes come in bursts: a label after a wrong one is wrong 1.8 times as often as usual.",
                 "advice": "Check whole stretches instead of single labels, and read the bands as somewhat too narrow.",
             },

@@ -206,7 +206,7 @@ def test_of_several_clocks_each_has_its_own_words(audits):
     assert len(set(questions)) == 6
 
 
-HOURS = np.arange(101) / 10
+HOURS = np.arange(101) / 9.98  # moments are named to a hundredth of the range
 SHAPES = {
     "a step where hours is near 4 h, 2.0 % → 20 %": np.where(HOURS < 4, 0.02, 0.2),
     "a trend, 2.0 % where hours is near 0 h → 20 % where hours is near 10 h": 0.02 + 0.018 * HOURS,
@@ -229,13 +229,23 @@ def test_the_headline_names_the_form_of_the_change_with_two_digits_and_the_unit(
     assert headline.endswith(f"The error rate changes over hours: {expected}.")
 
 
-def test_a_step_of_one_class_names_the_class(audits):
+@pytest.mark.parametrize("share", [np.full(101, 1 / 3), np.exp(-HOURS / 2)], ids=["constant", "fades"])
+def test_a_step_of_one_class_names_the_class(audits, share):
     step = np.where(HOURS < 4, 0.02, 0.2)
-    curve = {"rate": (step / 3).tolist(), "class_rate": [[0.01] * 101, step.tolist(), [0.01] * 101]}
+    curve = {"rate": (step * share).tolist(), "class_rate": [[0.01] * 101, step.tolist(), [0.01] * 101]}
     noise = audits["temporal"]["noise"] | {"clock": HOURS.tolist(), "steps": 0.9, "curves": [curve]}
     test = {**audits["temporal"]["temporality"], "classes_differ_p": 0.01}
     headline = words({**audits["temporal"], "noise": noise, "temporality": test})[0]
     assert '"walk" 2.0 % → 20 %' in headline.replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize(("steps", "end"), [(3, "another step."), (-3, "another step, unless the signals lag.")])
+def test_labels_that_seem_early_may_be_those_of_signals_that_lag(audits, steps, end):
+    shifts = {"assumed": steps, "recordings": [], "sentence": "", "step_seconds": None}
+    moved = audits["temporal"]["issues"] | {"by_kind": {"misaligned": 48}}
+    audit = {**audits["temporal"], "issues": moved, "table": audits["temporal"]["table"] | {"shifts": shifts}}
+    first = words(audit)[0].replace("\N{NO-BREAK SPACE}", " ")
+    assert f"by 3 steps against the signals: about 10 % of them belong to {end}" in first
 
 
 def test_the_first_line_says_what_the_share_rests_on(audits):

@@ -129,8 +129,9 @@ def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
 
 def misaligned(audit: Mapping[str, Any]) -> str:
     """About 24 % of the labels belong to another step; empty where that is not known."""
-    moved = number((audit["issues"].get("by_kind") or {}).get("misaligned"))
-    return f": about {percent(moved / audit['table']['labels'])} of them belong to another step" if moved > 0 else ""
+    share = number((audit["issues"].get("by_kind") or {}).get("misaligned")) / audit["table"]["labels"]
+    lag = ", unless the signals lag" if int(timing(audit).get("assumed") or 0) < 0 else ""
+    return f": about {percent(share)} of them belong to another step{lag}" if share > 0 else ""
 
 
 def _timing(audit: Mapping[str, Any]) -> list[Card]:
@@ -182,14 +183,17 @@ def shape_words(view: View) -> str:
     if len(rate) < 3 or not np.isfinite(rate).all():
         worst = number(test.get("worst_at"))
         return f"highest {moment(worst)}" if is_known(worst) else ""
-    split, explained = best_split(rate)
-    if number(noise.get("steps")) >= 0.5 and explained >= MIN_STEP:
-        who, of_classes = "", numbers(curves[0].get("class_rate"))
-        if number(test.get("classes_differ_p")) < SURE:  # the class that changes most
-            name = int(np.abs(of_classes[:, split:].mean(1) - of_classes[:, :split].mean(1)).argmax())
-            who, rate = f"{in_quotes(view.audit['table']['classes'][name])} ", of_classes[name]
-        before, after = (percent(float(part.mean())) for part in (rate[:split], rate[split:]))
-        return f"a step {moment(float(at[split]))}, {who}{before} → {after}"
+    at = at if view.clock.period else at.round(2 - int(np.floor(np.log10(np.ptp(at) or 1.0))))  # 1 % of the range
+    if number(noise.get("steps")) >= 0.5:
+        (split, explained), who, of_step = best_split(rate), "", rate
+        if number(test.get("classes_differ_p")) < SURE:  # the class that changes most; its share may change, too
+            of_classes = numbers(curves[0].get("class_rate"))
+            name = int(np.ptp(of_classes, axis=1).argmax())
+            who, of_step = f"{in_quotes(view.audit['table']['classes'][name])} ", of_classes[name]
+            split, explained = max((split, explained), best_split(of_step), key=lambda found: found[1])
+        if explained >= MIN_STEP:
+            before, after = (percent(float(part.mean())) for part in (of_step[:split], of_step[split:]))
+            return f"a step {moment(float(at[split]))}, {who}{before} → {after}"
     turns = turning_points(rate)
     low, high = int(rate.argmin()), int(rate.argmax())
     if view.clock.period:
@@ -235,8 +239,7 @@ def _in_hundred(rate: float) -> str:
 def _how_many(audit: Mapping[str, Any]) -> Card:
     question, noise, issues = "How many labels are wrong?", audit["noise"], audit["issues"]
     rate, *ends = read_interval(noise, "rate")
-    range_ = interval(*ends)
-    surely = f" (95 % interval {range_})" if range_ else ""
+    surely = f" (95 % interval {range_})" if (range_ := interval(*ends)) else ""
     if untold(audit):
         detail = f"{untold(audit)} {NOTHING_NAMED}"
         return Card(question, "Cannot be estimated", detail, ("diagnostics", "What the checks mean"))
@@ -322,8 +325,7 @@ def _changes(view: View) -> Card:
             return Card(question, "Cannot be tested", f"{few} {other}")
         return Card(question, "Not known", "The test for a change over the clock could not be run.")
     if not is_temporal(view.audit) and not is_noisy(view.audit) and p < SURE:
-        none = "There is no evidence of wrong labels, so a change cannot be shown either."
-        return Card(question, "Not shown", none)
+        return Card(question, "Not shown", "There is no evidence of wrong labels, so a change cannot be shown either.")
     if not is_temporal(view.audit):
         still = f" A change of up to {points(high)} cannot be ruled out." if high >= MIN_SHOWN else ""
         constant = f"An error rate that follows the other clock{'s' * (view.others > 1)} alone"
@@ -412,12 +414,11 @@ def units(test: Mapping[str, Any]) -> str:
 
 def units_behind(test: Mapping[str, Any]) -> str:
     """How a test was made, by its method."""
-    method, windows = test.get("method"), count(number(test.get("n_units")), "window")
-    words = {
+    windows = count(number(test.get("n_units")), "window")
+    return {
         "people": f" The units of the test are {units(test)}.",
         "permutations": f" The times of {windows} were permuted, assuming independent windows.",
-    }
-    return words.get(str(method), "")
+    }.get(str(test.get("method")), "")
 
 
 TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says what they mean
