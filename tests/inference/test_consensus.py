@@ -35,6 +35,22 @@ def test_the_consensus_is_closer_to_the_truth_than_the_majority():
     assert len(result.tried) > 3  # forms of the model
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_two_annotators_who_add_events_of_their_own_are_believed_where_they_agree(seed):
+    rng = np.random.default_rng(seed)
+    event = np.repeat(rng.random((40, 4)) < 0.25, 15, axis=1) & (np.arange(60) % 15 < 10)
+    added = np.repeat(rng.random((40, 4, 2)) < 0.3, 15, axis=1) & (np.arange(60) % 15 < 10)[:, None]
+    y = (event[..., None] | added).astype(int)
+    assert np.array_equal(lt.consensus(y).labels, y.min(-1))  # Q(t) of two annotators is not identified
+
+
+def test_a_mixture_weighs_the_better_prediction():
+    rng = np.random.default_rng(0)
+    draw = np.where(rng.random(20_000) < 0.7, rng.normal(-1, 1, 20_000), rng.normal(1, 1, 20_000))
+    first, second = np.exp(-np.square(draw + 1) / 2), np.exp(-np.square(draw - 1) / 2)
+    assert annotators.mixture_weight(first, second) == pytest.approx(0.7, abs=0.02)
+
+
 def test_labels_against_the_others_are_contested():
     y, truth = study()
     result = lt.consensus(y, candidates=[Candidate()])

@@ -21,12 +21,12 @@ from torch import Tensor
 from labeltide.chain.passes import ChainData, ChainParameters, expect, same_data
 
 # docs/decisions/028-likeliest-true-label.md
-FIRST_ITERATIONS, MORE_ITERATIONS = 20, 5  # by hand: of EM from the votes, and from another form of the model
+FIRST_ITERATIONS, MORE_ITERATIONS = 10, 5  # of EM from the votes, and from another form of the model
 COMMON_LABELS, OWN_LABELS = 1.0, 5.0  # by hand: pseudo-labels of the common Q, and of it in an annotator's Q
 LAST_LABELS = 20.0  # of an annotator's Q in the one that depends on the last label; chosen on `val` of conll_mturk
 BANDWIDTHS = (0.25, 0.1)  # by hand: of the clock, in shares of its range
 POWERS = (0.25, 0.5, 0.75, 1.0)  # by hand: of evidence
-MAX_NUMBERS = 2**23  # of emissions that are held in memory together
+MAX_NUMBERS = 2**21  # of emissions that are held in memory together
 
 
 class Candidate(NamedTuple):
@@ -112,18 +112,20 @@ def fit_annotators(
 
     `progress` is told how many forms of the model are fitted, how many there will be, and which is next.
     """
-    best = Candidate(power=0.0 if crowd.evidence is None else POWERS[1])
     shared = crowd.shared()
     comparable = bool(shared.any())
+    best = Candidate(sequential=not comparable, power=0.0 if crowd.evidence is None else POWERS[1])
     n_forms = len(candidates or ()) or 1
     if candidates is None and comparable:
         n_forms = 2 + (crowd.evidence is not None) * (len(POWERS) - 1) + (len(crowd.grid) > 1) * len(BANDWIDTHS)
     scores: dict[Candidate, np.ndarray] = {}
     hits: dict[Candidate, np.ndarray] = {}
+    fits: dict[Candidate, _Fit] = {}  # the best with and without memory
 
-    def attempt(option: Candidate, start: _Fit | None = None) -> _Fit:
+    def attempt(option: Candidate) -> _Fit:
         progress(len(scores), n_forms, option)
-        fit = _fit(crowd, option, None if start is None else start.posterior)
+        starts = [fit.posterior for form, fit in fits.items() if form.sequential == option.sequential]
+        fit = _fit(crowd, option, starts[0] if starts else None)
         score = np.zeros(len(crowd.label))  # log-probability of each label given those of the other annotators
         for some in _slices(len(score) * comparable, crowd.n_classes):
             emission = fit.noise[crowd.annotator[some], crowd.point[some], :, crowd.label[some]]
@@ -132,30 +134,37 @@ def fit_annotators(
         return fit
 
     best = best if candidates is None else candidates[0]
-    fit = attempt(best)
+    fits[best] = attempt(best)
 
     def improve(options: Sequence[Candidate], worth: float, *criteria: dict[Candidate, np.ndarray]) -> None:
-        """Replace the best form by one that gains so many standard errors over rows, by any criterion."""
-        nonlocal best, fit
+        """Replace the best form by one that gains so many standard errors by a criterion, and loses as many by none."""
+        nonlocal best
         for option in options:
-            other = attempt(option, fit if option.sequential == best.sequential else None)
+            fit, gains = attempt(option), []
             for criterion in criteria:
-                gain = np.bincount(crowd.row[shared], criterion[option] - criterion[best], minlength=len(crowd.mask))
-                if gain.sum() > worth * np.sqrt(np.square(gain).sum()):
-                    best, fit = option, other
-                    break
+                of_row = np.bincount(crowd.row[shared], criterion[option] - criterion[best], minlength=len(crowd.mask))
+                gains.append(of_row.sum() / np.sqrt(np.square(of_row).sum().clip(1e-12)))
+            is_better = max(gains) > worth and min(gains) > -worth
+            alike = [form for form in fits if form.sequential == option.sequential]
+            if is_better or not alike:
+                for form in alike:
+                    del fits[form]
+                fits[option] = fit
+            best = option if is_better else best
 
     if candidates is not None:
         improve(candidates[1:], 0.0, scores)
     elif comparable:
-        # The hidden state of a chain may predict annotators without being what they label.
-        improve([best._replace(sequential=False)], 2.0, scores, hits)
+        # The hidden state of a chain may predict annotators without being what they label. The Q of two annotators is
+        # identified by persistence alone.
+        two = crowd.n_annotators == 2
+        improve([best._replace(sequential=True)], 2.0, *([hits] if two else [scores, hits]))
         if crowd.evidence is not None:
             improve([best._replace(power=power) for power in POWERS if power != best.power], 0.0, scores)
-        if len(crowd.grid) > 1:
-            improve([best._replace(bandwidth=width) for width in BANDWIDTHS], 1.0, scores)
+        if len(crowd.grid) > 1 and (best.sequential or not two):
+            improve([best._replace(bandwidth=width) for width in BANDWIDTHS], 1.0, scores, hits)
     tried = {candidate: float(score.mean()) for candidate, score in scores.items() if comparable}
-    return _conclude(crowd, fit, shared, best, tried)
+    return _conclude(crowd, fits, scores, shared, best, tried)
 
 
 def _slices(length: int, width: int) -> list[slice]:
@@ -339,14 +348,38 @@ def _forward_backward(
 
 
 def _conclude(
-    crowd: Crowd, fit: _Fit, shared: np.ndarray, chosen: Candidate, tried: dict[Candidate, float]
+    crowd: Crowd,
+    fits: dict[Candidate, _Fit],
+    scores: dict[Candidate, np.ndarray],
+    shared: np.ndarray,
+    chosen: Candidate,
+    tried: dict[Candidate, float],
 ) -> Annotators:
-    """Pool the chain with the votes, with the weights that best predict each annotator from the others."""
-    n_classes, shape, at = crowd.n_classes, fit.posterior.shape, crowd.flat_step()
+    """Pool the model with the votes, with the weights that best predict each annotator from the others.
+
+    What another annotator records is predicted by the best forms with and without memory, whose predictions are stacked
+    (Yao and others 2018); the belief is that of the chosen form alone.
+    """
+    fit, n_classes, at = fits[chosen], crowd.n_classes, crowd.flat_step()
+    shape = fit.posterior.shape
     point = np.zeros(crowd.mask.size, dtype=np.int64)
     point[at] = crowd.point
     posterior = fit.posterior.reshape(-1, n_classes)
-    expected = _expected(posterior, fit.common, point)
+    mixture = {chosen: 1.0}
+    for rival in fits.keys() - {chosen}:
+        mixture[chosen] = mixture_weight(*(np.exp(scores[form]) for form in (chosen, rival)))
+        mixture[rival] = 1 - mixture[chosen]
+
+    def predict(name: str, index: slice | np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Probability of each label of another annotator, from a field of the fits, by a stack of forms."""
+        beliefs = ((weight, fits[form], getattr(fits[form], name)) for form, weight in mixture.items())
+        parts = [
+            weight * _expected(belief.reshape(-1, n_classes)[index], fit.common, points)
+            for weight, fit, belief in beliefs
+        ]
+        return np.sum(parts, axis=0)
+
+    expected = predict("posterior", slice(None), point)
     votes = crowd.votes()
     prior = votes_prior(torch.from_numpy(votes[votes.sum(1) > 1]).double(), n_classes).numpy().astype(np.float32)
     rest_share = votes[at] + prior
@@ -360,24 +393,21 @@ def _conclude(
     others: list[np.ndarray] = []
     if shared.any():
         others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
-        left_out = _expected(fit.left_out[shared], fit.common, crowd.point[shared])
-        steps, label = at[shared], crowd.label[shared]
-        opinions = [left_out, rest_share[shared], *(other[steps] for other in others)]
-        logs = np.empty((len(label), len(opinions), n_classes), np.float32)
-        for number, opinion in enumerate(opinions):
-            np.log(opinion.clip(MIN_PROBABILITY), out=logs[:, number], casting="same_kind")
-        weights = fit_weights(torch.from_numpy(logs), torch.from_numpy(label))
+        numbers = np.flatnonzero(shared)
+        steps, label = at[numbers], crowd.label[numbers]
+        few = numbers[:: len(numbers) // MAX_LABELS + 1]
+        opinions = [predict("left_out", few, crowd.point[few]), rest_share[few], *(other[at[few]] for other in others)]
+        weights = fit_weights(stack_opinions(*map(torch.from_numpy, opinions)), torch.from_numpy(crowd.label[few]))
+        totals, by_chain = np.zeros_like(posterior), np.empty(len(numbers))
+        for part in _slices(len(numbers), n_classes):
+            opinion = predict("left_out", numbers[part], crowd.point[numbers[part]])
+            by_chain[part] = opinion[np.arange(len(opinion)), label[part]]
+            of_step, first = np.unique(steps[part], return_index=True)  # labels are ordered by step
+            totals[of_step] += np.add.reduceat(opinion, first)
+        of_step, n_shared = np.unique(steps, return_counts=True)
+        expected[of_step] = totals[of_step] / n_shared[:, None].astype(np.float32)
         # Linear opinion pool (Stone 1961): the weight of the chain is that of a mixture which predicts left-out labels.
-        by_chain, by_votes = (opinion[np.arange(len(label)), label].astype(np.float64) for opinion in opinions[:2])
-        del logs, opinions
-        average = sparse.csr_matrix((np.ones(len(steps), np.float32), (steps, np.arange(len(steps)))))
-        average.resize(len(posterior), len(steps))
-        n_shared = average.getnnz(1)[:, None]
-        expected = np.where(n_shared > 0, (average @ left_out) / np.maximum(n_shared, 1).astype(np.float32), expected)
-        chain_weight = 0.5
-        for _ in range(100):
-            mixed = chain_weight * by_chain + (1 - chain_weight) * by_votes
-            chain_weight = float(np.mean(chain_weight * by_chain / mixed))
+        chain_weight = mixture_weight(by_chain, rest_share[numbers, label].astype(np.float64))
         chain_weight = min(max(chain_weight, MIN_CHAIN), MAX_CHAIN)
     another = np.empty_like(posterior)
     for some in _slices(len(posterior), n_classes):
@@ -388,8 +418,9 @@ def _conclude(
     belief = vote_share * (1 - chain_weight)
     belief += chain_weight * posterior
     belief[unlabelled] = posterior[unlabelled]
-    left_out = fit.left_out * chain_weight
-    left_out += (1 - chain_weight) * rest_share
+    left_out, rest_share = fit.left_out, rest_share * (1 - chain_weight)
+    left_out *= chain_weight
+    left_out += rest_share
     return Annotators(
         belief.reshape(shape),
         another.reshape(shape),
@@ -402,9 +433,19 @@ def _conclude(
     )
 
 
+def mixture_weight(first: np.ndarray, second: np.ndarray) -> float:
+    """The weight of the first of two densities in the mixture of highest likelihood, by EM."""
+    weight = 0.5
+    for _ in range(100):
+        weight = float(np.mean(weight * first / (weight * first + (1 - weight) * second)))
+    return weight
+
+
 def _expected(belief: np.ndarray, common: np.ndarray, point: np.ndarray) -> np.ndarray:
     """Probability of each label of an annotator without labels: beliefs (steps, classes) times Q at each point."""
     result, common = np.empty_like(belief), common.astype(belief.dtype)
+    if len(common) == 1 or bool((common == common[0]).all()):
+        return belief @ common[0]
     for number in np.unique(point):
         result[point == number] = belief[point == number] @ common[number]
     return result
@@ -424,6 +465,7 @@ MIN_VOTES = 1e-3  # added to every class in any case
 MIN_KAPPA, MAX_KAPPA = 0.02, 0.98
 MIN_PROBABILITY = 1e-6  # probabilities are clipped here
 PRIOR_LABELS = 10.0  # by hand: labels that the starting weights count for
+MAX_LABELS = 2**16  # from which weights are fitted
 NEWTON_STEPS = 30
 TOLERANCE = 1e-5
 
@@ -498,8 +540,11 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) 
     """Weights that maximise the log-likelihood of labels: a conditional logit (McFadden 1974), by Newton's method.
 
     The log-likelihood is concave in the weights. Negative weights are set to zero and the others fitted again.
-    `start`, equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`.
+    `start`, equal by default, is also the mean of a normal prior worth `PRIOR_LABELS`. Of many labels, every k-th is
+    used.
     """
+    every = slice(None, None, len(labels) // MAX_LABELS + 1)
+    log_probs, labels = log_probs[every].double(), labels[every]
     if start is None:
         start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
     kept = torch.ones(len(start), dtype=torch.bool)
@@ -515,22 +560,15 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) 
 
 
 def _newton(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
-    at_once = max(1, MAX_NUMBERS // (log_probs[:1].numel() or 1))
     weights = start.clone()
-    if len(log_probs) > at_once:  # start from a part of the labels
-        every = slice(None, None, len(log_probs) // at_once + 1)
-        weights = _newton(log_probs[every], labels[every], start)
     chosen = log_probs.gather(-1, labels[:, None, None].expand(-1, len(start), 1))[..., 0]  # (labels, opinions)
     prior = PRIOR_LABELS * torch.eye(len(start), dtype=start.dtype)
     for _ in range(NEWTON_STEPS):
-        slope, information = -prior @ (weights - start), prior.clone()
-        for part, of_label in zip(log_probs.split(at_once), chosen.split(at_once), strict=True):
-            logs = part.double()
-            probabilities = pool_opinions(weights, logs)
-            means = torch.einsum("nj,nkj->nk", probabilities, logs)
-            centred = logs - means[..., None]
-            slope += (of_label - means).sum(0)
-            information += torch.einsum("nkj,nlj->kl", probabilities[:, None] * centred, centred)
+        probabilities = pool_opinions(weights, log_probs)
+        means = torch.einsum("nj,nkj->nk", probabilities, log_probs)
+        centred = log_probs - means[..., None]
+        slope = (chosen - means).sum(0) - prior @ (weights - start)
+        information = torch.einsum("nkj,nlj->kl", probabilities[:, None] * centred, centred) + prior
         step = torch.linalg.solve(information, slope).clamp(-1.0, 1.0)
         weights = weights + step
         if float(step.abs().max()) < TOLERANCE:
