@@ -412,12 +412,12 @@ def units(test: Mapping[str, Any]) -> str:
 
 def units_behind(test: Mapping[str, Any]) -> str:
     """How a test was made, by its method."""
-    method, windows = test.get("method"), count(number(test.get("n_units")), "window")
-    said = {
-        "people": f" The units of the test are {units(test)}.",
-        "permutations": f" The times of {windows} were permuted, assuming independent windows.",
-    }
-    return said.get(str(method), "")
+    if test.get("method") == "people":
+        return f" The units of the test are {units(test)}."
+    permuted = (
+        f" The times of {count(number(test.get('n_units')), 'window')} were permuted, assuming independent windows."
+    )
+    return permuted if test.get("method") == "permutations" else ""
 
 
 TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says what they mean
