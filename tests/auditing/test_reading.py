@@ -132,6 +132,17 @@ def test_broken_tables_are_refused(changes, match, monkeypatch):
         read_audit_table(pa.table({**LONG, **changes}), sequence="person")
 
 
+def test_dates_that_repeat_ask_for_the_time_of_day():
+    rows = {
+        "person": ["a"] * 4,
+        "date": ["20.03.2024"] * 2 + ["21.03.2024"] * 2,
+        "label": list("xyxy"),
+        "v": [1, 2, 3, 4],
+    }
+    with pytest.raises(ValueError, match=r"'date' holds dates alone: put the date and the time of day into one column"):
+        read_audit_table(pa.table(rows), time="date")
+
+
 def test_times_that_repeat_without_a_sequence_ask_for_one():
     rows = {"time": [0, 0], "label": ["x", "y"], "v": [1, 2]}
     with pytest.raises(ValueError, match=r"row 1. No column of persons.* \(--sequence COLUMN\). If several"):

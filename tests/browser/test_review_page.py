@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 SETTLED = (
     "(before) => document.getElementById('title').innerText !== before && !document.body.hasAttribute('aria-busy')"
 )
+BOXES = "all => all.map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.right])"
 IDLE = "() => !document.body.hasAttribute('aria-busy')"
 
 
@@ -283,3 +285,16 @@ def test_the_whole_loop_audit_review_audit_again_apply_and_compare(tmp_path, vis
     authors = parquet.read_table(corrected)["label_author"].to_pylist()
     assert "Ada" in authors
     assert lt.compare_audits(first, second).summary["rate"]
+
+
+@pytest.mark.parametrize("width", [1280, 900, 390])
+def test_times_below_the_drawing_never_overlap(tmp_path, visit_review, serve, width):
+    ada = visit_review(serve(write_review(tmp_path / "audit")), viewport={"width": width, "height": 860})
+    for _ in range(4):
+        boxes = ada.page.eval_on_selector_all(
+            "#drawing text.time",
+            BOXES,
+        )
+        assert boxes
+        assert all(right <= left for (_, right), (left, _) in pairwise(boxes))
+        ada.press("s")

@@ -326,11 +326,10 @@ def _looks_like(name: str, own: read.FactorizedLabels, label: str, known: read.F
 
 
 def _tells_labels(name: str) -> bool:
-    first = words.words(name)[:1]
     return (
         words.holds(name, words.LABELS | words.TRUTHS | words.ANNOTATORS)
         or words.means(name, words.LESSER_LABELS)
-        or bool(first and first[0] in words.LABELS_WITH_MORE)
+        or not words.LABELS_WITH_MORE.isdisjoint(words.words(name)[:1])
     )
 
 

@@ -193,7 +193,11 @@ def _find_steps(table: pa.Table, columns: RoleColumns, moments: Moments | None) 
         way_out = "Drop the repeats." if columns.annotator else f"{NAME_ANNOTATOR} Otherwise drop the repeats."
         if not columns.sequence:
             way_out = f"{NAME_SEQUENCE} {way_out}"
-        if moments is not None and moments.local is not None and moments.order.type.tz is None:
+        if moments is not None and moments.local is not None and not moments.has_hours:
+            way_out = (
+                f"{quoted([order])} holds dates alone: put the date and the time of day into one column. {way_out}"
+            )
+        elif moments is not None and moments.local is not None and moments.order.type.tz is None:
             way_out += " If clocks went back an hour there, name the place with the option timezone (--timezone "
             way_out += "Europe/Berlin)."
         raise RepeatedRowsError(error.rows, bool(columns.annotator), way_out) from None

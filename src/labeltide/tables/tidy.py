@@ -484,11 +484,11 @@ def choose_spellings(counts: Counter[str]) -> tuple[dict[str, str], list[str]]:
     totals: Counter[str] = Counter()
     for text, count in counts.items():
         totals[spelled.get(text, text)] += count
-    is_few, done = len(totals) <= MAX_CLASSES, set[str]()
-    for rare, count in sorted(totals.items(), key=lambda item: item[1]):
-        done.add(rare)
-        names = [name for name in totals if name not in done and (is_few or count < MISSPELLED * totals[name])]
-        near = [name for name in names if _may_be_typo(rare, name)]
+    ranked = sorted(totals.items(), key=lambda item: item[1])
+    of_any_share = len(ranked) <= MAX_CLASSES  # else too many pairs
+    for place, (rare, count) in enumerate(ranked, 1):
+        frequent = [name for name, total in ranked[place:] if of_any_share or count < MISSPELLED * total]
+        near = [name for name in frequent if _may_be_typo(rare, name)]
         similar = [name for name in near if count < MISSPELLED * totals[name]]
         both = " and ".join(f"{quoted([name])} ({totals[name]:,})" for name in [rare, *near])
         if len(similar) == 1:

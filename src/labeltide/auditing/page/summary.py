@@ -158,9 +158,8 @@ def check_limit(audit: Mapping[str, Any], limit: float) -> LimitCheck:
 
 def audit_text(audit: Mapping[str, Any], page: Path | None, check: LimitCheck | None) -> str:
     """An audit for a person at a terminal."""
-    used = audit.get("decisions")
     parts = [summary_text(audit)]
-    parts += [f"Decisions  {terminal_text(used['sentence'])}"] if used else []
+    parts += [f"Decisions  {terminal_text(audit['decisions']['sentence'])}"] if audit.get("decisions") else []
     parts += [baseline_text(audit["compare"])] if audit.get("compare") else []
     parts += [f"Limit      {terminal_text(check.sentence)}"] if check is not None else []
     return "\n".join([*parts, f"Page       {page}"])

@@ -98,14 +98,18 @@ function drawStrip(svg, lane, { x, top, width }) {
 
 function drawTimes(svg, times, { x, top, width }) {
   const room = Math.max(2, Math.floor(width / 130)), step = Math.max(1, Math.ceil(times.length / room));
-  let before = '';
+  let before = '', free = 0; // the day of the label before, and where its text ends
   for (let at = 0; at < times.length; at += step) {
     const [day, hour] = splitTime(times[at]);
     const text = hour && day === before ? hour : hour ? `${day} ${hour}` : day;
-    before = day;
     const across = x(at + 0.5), anchor = across < 60 ? 'start' : across > width - 70 ? 'end' : 'middle';
     svg.append(drawn('path', { class: 'tick', d: `M${across.toFixed(1)} ${top}v5` }));
-    svg.append(drawn('text', { x: (anchor === 'start' ? PAD : across).toFixed(1), y: top + 18, 'text-anchor': anchor }, text));
+    const place = anchor === 'start' ? PAD : across, wide = 7 * text.length;
+    const left = place - { start: 0, middle: wide / 2, end: wide }[anchor];
+    if (left < free) continue;
+    free = left + wide + 8;
+    before = day;
+    svg.append(drawn('text', { class: 'time', x: place.toFixed(1), y: top + 18, 'text-anchor': anchor }, text));
   }
 }
 
