@@ -102,7 +102,7 @@ def test_tables_2_and_3_have_a_column_for_each_source(page):
         section = page.split(f'<section id="table-{number}"')[1].split("</section>")[0]
         tables = [re.findall(r'<th scope="col"[^>]*>([^<]+)<', part)[2:] for part in section.split("<table")[1:]]
         assert [head.split(": ")[1] for head in tables[0]] == ["print", "public code", "ours"] * 2
-        exactly = ["print", "public code", "as in the paper&#39;s code", "as in the paper&#39;s text", "ours"]
+        exactly = ["print", "public code", "as in the paper&#39;s code", "ours"]  # the text was not run
         assert [head.split(": ")[1] for table in tables[1:] for head in table] in ([], exactly * 2)
 
 

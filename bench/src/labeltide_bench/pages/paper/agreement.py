@@ -222,16 +222,16 @@ def code_differences(cells: Sequence[Cell]) -> list[CodeDifferences]:
         by_dataset: dict[str, list[float]] = {}
         for cell, point in zip(both, errors, strict=True):
             by_dataset.setdefault(cell.task[0], []).append(point.from_code)
-        ours = [cell.over_draws(method, "absolute") for cell in both]
-        codes = [code_summary(cell, method, "absolute") for cell in both]
-        theirs_failed, ours_failed = (sum(each.failed for each in found) for found in (codes, ours))
+        runs = [run for cell in both for run in cell.runs[method]]
+        not_finite = sum(not math.isfinite(run.metrics.get("absolute", math.nan)) for run in runs)
+        failed = sum(code_summary(cell, method, "absolute").failed for cell in both)
         rows.append(
             CodeDifferences(
                 method.replace(" (", ", as in the ").removesuffix(")"),
                 _differences(errors),
                 _differences([_finite_point(cell, method) for cell in both]),
                 _differences([] if base_name(method) == "ignore" else q),
-                (theirs_failed, ours_failed, sum(len(cell.runs[method]) for cell in both)),
+                (failed, not_finite, len(runs)),
                 {name: _mean(values) for name, values in by_dataset.items()},
             )
         )

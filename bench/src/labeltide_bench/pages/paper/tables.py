@@ -61,24 +61,29 @@ def printed_table(number: str, shape: str, cells: Sequence[Cell]) -> PlainTable:
 
 def as_published_table(number: str, shape: str, cells: Sequence[Cell]) -> PlainTable:
     """Table 2 or 3 with ours trained exactly as in the code and in the text, beside the print and the public code."""
-    columns = ["print", "public code", f"as in the {CODE}", f"as in the {TEXT}", "ours"]
+    runs = [name for cell in cells for name in cell.runs]
+    sources = [source for source in (CODE, TEXT) if any(source in name for name in runs)]
+    columns = ["print", "public code", *(f"as in the {source}" for source in sources), "ours"]
     heads = ["Data set", "Method", *(f"{what}: {name}" for what in MEASURED.values() for name in columns)]
     rows = []
     for cell in cells:
         for method in SIX:
-            if not any(f"{method} ({source})" in cell.runs for source in (CODE, TEXT)):
+            if not any(f"{method} ({source})" in cell.runs for source in sources):
                 continue
             texts = []
             for metric in MEASURED:
                 scale = 1 / RELATIVE_TO if metric == "absolute" else 1.0
                 code = code_summary(cell, method, metric)
-                ours = [cell.over_draws(f"{method} ({source})", metric) for source in (CODE, TEXT)]
-                ours.append(cell.over_draws(method, metric))
-                far = table_point(cell, f"{method} ({CODE})", metric)
-                marks = [FAR_FROM_CODE if far.ours and far.code and not far.is_near_code else "", "", ""]
+                names = [*(f"{method} ({source})" for source in sources), method]
+                ours = {name: cell.over_draws(name, metric) for name in names}
+                points = {name: table_point(cell, name, metric) for name in names if CODE in name}
+                far = [name for name, point in points.items() if point.ours and point.code and not point.is_near_code]
                 has_numbers = metric == "test_error" or method != "ignore"
                 shown = [_printed(cell, method, metric), _text(code, scale) if code.n else DASH]
-                shown += [_text(each, scale) + mark if each.n else DASH for each, mark in zip(ours, marks, strict=True)]
+                shown += [
+                    _text(each, scale) + FAR_FROM_CODE * (name in far) if each.n else DASH
+                    for name, each in ours.items()
+                ]
                 texts += shown if has_numbers else [DASH] * len(columns)
             rows.append([cell.name + ("*" if cell.info.faithful is False else ""), method, *texts])
     caption = (
