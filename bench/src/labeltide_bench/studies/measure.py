@@ -39,7 +39,7 @@ class RecordedLabels(NamedTuple):
     recorded: np.ndarray  # (n, steps)
 
 
-class Predicted(NamedTuple):
+class PredictedLabels(NamedTuple):
     """Predicted labels of a fitted run, (n, steps) each."""
 
     test: np.ndarray
@@ -48,7 +48,7 @@ class Predicted(NamedTuple):
 
 
 def measure(
-    estimator: NoisyLabelClassifier, draw: RecordedLabels, split: Split, predicted: Predicted
+    estimator: NoisyLabelClassifier, draw: RecordedLabels, split: Split, predicted: PredictedLabels
 ) -> dict[str, Any]:
     """Errors on clean labels, distances of Q(t), and both Q(t)."""
     assert draw.noise is not None
