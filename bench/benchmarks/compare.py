@@ -44,7 +44,7 @@ STEADY = np.tile(np.array([0.1, 0.2, 0.15, 0.3, 0.25])[:, None], (1, STEPS))
 OURS, DAWID_SKENE, CROWDLAB = "labeltide", "Dawid-Skene (crowd-kit)", "CROWDLAB (cleanlab)"
 FOLDS = 5
 EPOCHS = 25  # of the networks of tide
-Judge = Callable[["contested.Study", np.ndarray, np.ndarray], "Judged"]
+Judge = Callable[["contested.Study", np.ndarray, np.ndarray], "JudgedLabels"]
 
 
 class Setting(NamedTuple):
@@ -328,7 +328,7 @@ def people(study: contested.Study, few: bool) -> Iterator[dict[str, Any]]:
         }
 
 
-class Judged(NamedTuple):
+class JudgedLabels(NamedTuple):
     """What labeltide says of the labels of several annotators, and the classifier's probabilities that it had."""
 
     labels: np.ndarray  # (n, steps)
@@ -336,24 +336,24 @@ class Judged(NamedTuple):
     chances: np.ndarray  # (used steps, classes)
 
 
-def with_regression(study: contested.Study, others: np.ndarray, used: np.ndarray) -> Judged:
+def with_regression(study: contested.Study, others: np.ndarray, used: np.ndarray) -> JudgedLabels:
     """`lt.consensus` with the out-of-fold probabilities of a logistic regression."""
     chances = out_of_fold(study, others, used)
     evidence = np.full((*used.shape, study.n_classes), 1 / study.n_classes)
     evidence[used] = chances
     more = {"clock": study.clock, "lengths": study.lengths, "ids": study.ids}
     result = lt.consensus(others, classes=list(range(study.n_classes)), evidence=evidence, **more)
-    return Judged(result.labels, result.contested, chances)
+    return JudgedLabels(result.labels, result.contested, chances)
 
 
-def with_networks(study: contested.Study, others: np.ndarray, used: np.ndarray) -> Judged:
+def with_networks(study: contested.Study, others: np.ndarray, used: np.ndarray) -> JudgedLabels:
     """`tide`, and the out-of-fold probabilities of its own networks."""
     assert study.features is not None
     more = {"clock": study.clock, "lengths": study.lengths}
     tide = lt.TideClassifier(random_state=0, ensemble=False, epochs=EPOCHS)
     audit = tide.fit(study.features, others, **more).audit(study.features, others, **more)
     assert audit.another is not None
-    return Judged(tide.classes_[audit.another.argmax(-1)], audit.contested, audit.signal[used])
+    return JudgedLabels(tide.classes_[audit.another.argmax(-1)], audit.contested, audit.signal[used])
 
 
 def features(judge_labels: Judge, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

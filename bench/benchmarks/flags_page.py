@@ -17,7 +17,7 @@ REST = [
     *("data", "noise", "false alarms expected", "observed", "goal", "calibration error", "goal"),
     *("wrong labels before", "after, surer than .9", "after, all suggestions"),
 ]
-MOST_FALSE, MOST_ERROR = 0.13, 0.03  # the goals
+MAX_FALSE, MAX_ERROR = 0.13, 0.03  # the goals
 
 
 def write_page(records: list[Record], path: Path) -> None:
@@ -41,7 +41,7 @@ def write_page(records: list[Record], path: Path) -> None:
             REST,
             (_rest_row(cell) for cell in _cells(records)),
         ),
-        f"Goals: observed false alarms at most {MOST_FALSE:.0%}; expected calibration error at most {MOST_ERROR}.",
+        f"Goals: observed false alarms at most {MAX_FALSE:.0%}; expected calibration error at most {MAX_ERROR}.",
         "A label is flagged only where another is likelier; where expected false alarms stay under 10 %, that rule and "
         "not the share asked for ended the list, and the cell says little of how well the share is kept. Most labels "
         "lie near 0 or 1, which keeps the calibration error low; the picture shows those between.",
@@ -60,14 +60,14 @@ def draw_reliability(records: list[Record], path: Path) -> None:
     for panel, name in zip(panels, names, strict=True):
         panel.plot([0, 1], [0, 1], color="0.7", linewidth=1)
         for cell in _cells([record for record in records if record["dataset"] == name]):
-            labels, message, right = (
+            labels, stated, right = (
                 np.sum([r["reliability"][key] for r in cell], 0) for key in ("labels", "stated", "right")
             )
             enough = labels >= 20
             panel.plot(
-                message[enough] / labels[enough], right[enough] / labels[enough], marker="o", label=cell[0]["shape"]
+                stated[enough] / labels[enough], right[enough] / labels[enough], marker="o", label=cell[0]["shape"]
             )
-        panel.set(title=name, xlabel="probability of being right, as said", xlim=(0, 1), ylim=(0, 1))
+        panel.set(title=name, xlabel="probability of being right, as stated", xlim=(0, 1), ylim=(0, 1))
         panel.set_aspect("equal")
     panels[0].set_ylabel("share that was right")
     panels[0].legend(frameon=False)
@@ -107,9 +107,9 @@ def _rest_row(cell: list[Record]) -> list[str]:
         *(cell[0]["dataset"], cell[0]["shape"]),
         f"{_mean(cell, 'expected_false_alarms'):.1%}",
         f"{observed:.1%}",
-        _verdict(observed <= MOST_FALSE),
+        _verdict(observed <= MAX_FALSE),
         f"{error:.3f}",
-        _verdict(error <= MOST_ERROR),
+        _verdict(error <= MAX_ERROR),
         *(f"{share:.1%}" for share in wrong),
     ]
 

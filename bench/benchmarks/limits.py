@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "limits"
 N, N_TRAIN, STEPS, DRAWS, EPOCHS = 250, 150, 40, 8, 60
 
 
-class Simulated(NamedTuple):
+class SimulatedStudy(NamedTuple):
     """Features, recorded, true and trusted labels of all sequences."""
 
     features: np.ndarray  # (n, steps, features)
@@ -32,37 +32,37 @@ class Simulated(NamedTuple):
     trusted: np.ndarray  # (n, steps), -1 where the label was not checked
 
 
-def persistent(rate: float) -> Callable[[int], Simulated]:
+def persistent(rate: float) -> Callable[[int], SimulatedStudy]:
     """Labels that stay with probability .9, four features."""
     return lambda seed: _record(lt.make_sequences(N, STEPS, 4, stay=0.9, random_state=seed), rate, seed)
 
 
-def weak(rate: float) -> Callable[[int], Simulated]:
+def weak(rate: float) -> Callable[[int], SimulatedStudy]:
     """Labels drawn anew at every step, two features that hardly tell the classes apart."""
     return lambda seed: _record(lt.make_sequences(N, STEPS, 2, random_state=seed, variance=8.0), rate, seed)
 
 
-def leaking(seed: int) -> Simulated:
+def leaking(seed: int) -> SimulatedStudy:
     """The recorded label is also one of the features."""
     study = persistent(0.3)(seed)
     return study._replace(features=np.concatenate([study.features, study.recorded[..., None]], -1).astype(np.float32))
 
 
-def checked(seed: int) -> Simulated:
+def checked(seed: int) -> SimulatedStudy:
     """60 % wrong, and a tenth of the labels is known to be right; `tide` alone is told which."""
     study = persistent(0.6)(seed)
     chosen = np.random.default_rng(seed).random(study.truth.shape) < 0.1
     return study._replace(trusted=np.where(chosen, study.truth, -1))
 
 
-def _record(study: lt.Sequences, rate: float, seed: int) -> Simulated:
+def _record(study: lt.Sequences, rate: float, seed: int) -> SimulatedStudy:
     assert study.clean_labels is not None
     noise = lt.FixedNoise([[1 - rate, rate], [rate, 1 - rate]])
     truth = study.clean_labels
-    return Simulated(study.features, lt.corrupt(truth, noise, seed), truth, np.full_like(truth, -1))
+    return SimulatedStudy(study.features, lt.corrupt(truth, noise, seed), truth, np.full_like(truth, -1))
 
 
-SCENARIOS: dict[str, Callable[[int], Simulated]] = {
+SCENARIOS: dict[str, Callable[[int], SimulatedStudy]] = {
     "30 % wrong, labels persist": persistent(0.3),
     "60 % wrong, labels persist": persistent(0.6),
     "60 % wrong, labels persist, a tenth trusted": checked,
@@ -78,9 +78,11 @@ def records() -> Iterator[dict[str, Any]]:
             yield {"scenario": scenario, "draw": seed, **measure(draw(seed), seed)}
 
 
-def measure(study: Simulated, seed: int) -> dict[str, Any]:
+def measure(study: SimulatedStudy, seed: int) -> dict[str, Any]:
     """Errors of tide, of ignoring the noise and of clean labels; the share of wrong labels that tide estimates."""
-    train, test = (Simulated(*(values[part] for values in study)) for part in (slice(N_TRAIN), slice(N_TRAIN, None)))
+    train, test = (
+        SimulatedStudy(*(values[part] for values in study)) for part in (slice(N_TRAIN), slice(N_TRAIN, None))
+    )
     settings: dict[str, Any] = {"epochs": EPOCHS, "random_state": seed, "device": "cpu"}
     tide = lt.TideClassifier(**settings).fit(train.features, train.recorded, trusted=train.trusted)
     with warnings.catch_warnings():

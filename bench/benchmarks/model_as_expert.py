@@ -27,7 +27,7 @@ EVERY = 10  # seconds between the steps taken of the neonates' recordings
 RESULT = Path(__file__).parents[1] / "results" / "annotators" / "model_as_expert.md"
 
 
-class Replaced(NamedTuple):
+class AgreementGain(NamedTuple):
     """Mean difference of the agreement, model less expert, and the lower end of its one-sided 95 % interval."""
 
     difference: float
@@ -37,7 +37,7 @@ class Replaced(NamedTuple):
         return self.lower > -margin
 
 
-def replace_experts(model: np.ndarray, experts: np.ndarray, recording: np.ndarray, seed: int = 0) -> Replaced:
+def replace_experts(model: np.ndarray, experts: np.ndarray, recording: np.ndarray, seed: int = 0) -> AgreementGain:
     """Replace each expert by the model: codes (steps,) and (steps, experts), -1 for none; recordings (steps,)."""
     units, unit = np.unique(recording, return_inverse=True)
     n_units, n_experts = len(units), experts.shape[1]
@@ -56,7 +56,7 @@ def replace_experts(model: np.ndarray, experts: np.ndarray, recording: np.ndarra
     drawn = np.take_along_axis(of_experts, chosen, 1).mean(1)
     whole = (gain.sum(0) / both.sum(0)).mean()
     spread = drawn.std(ddof=1) * np.sqrt(n_experts / (n_experts - 1) if n_experts > 1 else 1)
-    return Replaced(float(whole), float(whole - 1.645 * spread))
+    return AgreementGain(float(whole), float(whole - 1.645 * spread))
 
 
 def simulate(worse: float, studies: int) -> float:

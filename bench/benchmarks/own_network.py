@@ -69,7 +69,7 @@ class Study(NamedTuple):
     labels: np.ndarray  # int64 (rows, steps)
 
 
-class Trained(NamedTuple):
+class TrainingCost(NamedTuple):
     """One fleet of networks that a fit has trained."""
 
     stage: str
@@ -90,7 +90,7 @@ def make_study() -> Study:
     return Study(features, lt.corrupt(states, noise, 0).astype(np.int64))
 
 
-def fit_plain(study: Study, device: str, epochs: int) -> list[Trained]:
+def fit_plain(study: Study, device: str, epochs: int) -> list[TrainingCost]:
     """A plain training loop of one network."""
     schedule = Schedule(epochs=epochs)
     assert schedule.clip is not None
@@ -108,9 +108,9 @@ def fit_plain(study: Study, device: str, epochs: int) -> list[Trained]:
     return []
 
 
-def fit_method(method: str, study: Study, device: str, epochs: int) -> list[Trained]:
+def fit_method(method: str, study: Study, device: str, epochs: int) -> list[TrainingCost]:
     """A fit of labeltide; returns the fleets that it trained, in their order."""
-    trained: list[Trained] = []
+    trained: list[TrainingCost] = []
     train = FleetFit.train
 
     def timed(self: FleetFit, *args: Any, **options: Any) -> History:
@@ -122,7 +122,7 @@ def fit_method(method: str, study: Study, device: str, epochs: int) -> list[Trai
         rows = (self.data.weights > 0).sum(1).cpu().numpy()
         batches = -(-rows // (options.get("batch_size") or self.settings.batch_size))
         stage = options.get("stage", "train")
-        trained.append(Trained(stage, seconds, ran.tolist(), int(ran @ batches), int(ran @ rows)))
+        trained.append(TrainingCost(stage, seconds, ran.tolist(), int(ran @ batches), int(ran @ rows)))
         return history
 
     with patch.object(FleetFit, "train", timed):
@@ -134,12 +134,12 @@ def fit_method(method: str, study: Study, device: str, epochs: int) -> list[Trai
 def measure(methods: list[str], device: str, epochs: int, repeats: int) -> list[dict[str, Any]]:
     """A record for the plain loop and for each method, from alternating repetitions."""
     study = make_study()
-    works: dict[str, Callable[[int], list[Trained]]] = {"plain": partial(fit_plain, study, device)}
+    works: dict[str, Callable[[int], list[TrainingCost]]] = {"plain": partial(fit_plain, study, device)}
     works |= {method: partial(fit_method, method, study, device) for method in methods}
     for work in works.values():
         work(2)  # the first calls of everything
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
-    fleets: dict[str, list[Trained]] = {}
+    fleets: dict[str, list[TrainingCost]] = {}
     for _ in range(repeats):
         for name, work in works.items():
             wall, processor = time.perf_counter(), _processor_seconds()
@@ -150,7 +150,7 @@ def measure(methods: list[str], device: str, epochs: int, repeats: int) -> list[
 
 
 def _record(
-    name: str, times: dict[str, list[tuple[float, float]]], fleets: list[Trained], epochs: int
+    name: str, times: dict[str, list[tuple[float, float]]], fleets: list[TrainingCost], epochs: int
 ) -> dict[str, Any]:
     wall, processor = zip(*times[name], strict=True)
     pairs = list(zip(times[name], times["plain"], strict=True))

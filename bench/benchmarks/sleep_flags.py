@@ -1,4 +1,4 @@
-"""Flags on sleep with growing noise: false alarms, errors found, and how often said probabilities are true.
+"""Flags on sleep with growing noise: false alarms, errors found, and how often stated probabilities are true.
 
     LABELTIDE_DATA=DATA python bench/benchmarks/sleep_flags.py --seeds 2    # bench/results/flags/sleep_growth.jsonl
 
@@ -21,7 +21,7 @@ import labeltide as lt
 
 RECORDS = Path(__file__).parents[1] / "results" / "flags" / "sleep_growth.jsonl"
 STAGES = np.array(["W", "N1", "N2", "N3", "REM"])
-SAID = ((0.05, 0.1), (0.1, 0.3), (0.3, 0.5))  # probabilities that a label is right
+STATED = ((0.05, 0.1), (0.1, 0.3), (0.3, 0.5))  # probabilities that a label is right
 
 
 def measure(nights: pd.DataFrame, seed: int) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def measure(nights: pd.DataFrame, seed: int) -> dict[str, Any]:
         found = lt.audit(table, sequence="night", time="epoch", label="label", device="cpu", seed=seed)
     labels = found.labels.to_pandas()
     flags, right = labels["is_issue"].to_numpy(), labels["probability_right"].to_numpy()
-    bins = [(right >= low) & (right < high) for low, high in SAID]
+    bins = [(right >= low) & (right < high) for low, high in STATED]
     return {
         "seed": seed,
         "wrong": round(float(wrong.mean()), 4),
@@ -44,9 +44,9 @@ def measure(nights: pd.DataFrame, seed: int) -> dict[str, Any]:
         "flags": int(flags.sum()),
         "false alarms": round(float((flags & ~wrong).sum() / flags.sum()), 4),
         "errors found": round(float((flags & wrong).sum() / wrong.sum()), 4),
-        "wrong where said": {
+        "wrong where stated": {
             f"{1 - high:.0%} to {1 - low:.0%}": [round(float(wrong[part].mean()), 3), int(part.sum())]
-            for (low, high), part in zip(SAID, bins, strict=True)
+            for (low, high), part in zip(STATED, bins, strict=True)
         },
     }
 

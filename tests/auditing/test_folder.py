@@ -14,6 +14,7 @@ from pyarrow import csv, parquet
 from auditing.lines import lines_of
 from auditing.tables import studies, texts
 from labeltide._files import to_json
+from labeltide.auditing.audit_json import load_audit_json
 from labeltide.auditing.results import OURS, check_folder, new_results, rank_issues, write_findings
 from labeltide.tables.columns import with_verdicts, write_safe_csv
 from labeltide_bench.tables import read_audit_table
@@ -200,3 +201,13 @@ def test_typed_verdicts_are_kept_where_issues_parquet_is_missing_or_damaged(tmp_
     damage(out / "issues.parquet")
     write(out)
     assert "typed" in (out / "issues-edited-1.csv").read_text()
+
+
+def test_messages_of_earlier_folders_are_read(tmp_path):
+    earlier = {"format": 1, "table": {"classes": ["a", "b"], "said": ["One."]}, "compare": {"said": ["Two."]}}
+    (tmp_path / "audit.json").write_text(json.dumps(earlier))
+    audit = load_audit_json(tmp_path)
+    assert (audit["table"]["messages"], audit["compare"]["messages"]) == (["One."], ["Two."])
+    (tmp_path / "audit.json").write_text(json.dumps({"format": 1, "table": {"said": [1]}}))
+    with pytest.raises(ValueError, match=r"table\.messages\[0\] must be a text"):
+        load_audit_json(tmp_path)

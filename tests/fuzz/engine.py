@@ -29,9 +29,9 @@ CASES = Path(__file__).parent / "cases"
 MORE_MEMORY = 3 << 30  # bytes of address space beyond what the process has at the start
 SECONDS = 10.0  # of processor time for one input
 STUCK = 120.0  # seconds after which a child that does not go on is ended
-MOST_SEEDS = 300
+MAX_SEEDS = 300
 COUNTS = "QQQdd"  # tried, accepted, refused, when inputs began, when the last one did
-MOST_CHILDREN = 20
+MAX_CHILDREN = 20
 CURRENT, TRACE = ".input", ".trace"
 
 
@@ -123,7 +123,7 @@ def fuzz(target: Target, seconds: float, seed: int, cases: Path = CASES) -> Outc
     """Try inputs for some seconds; a child that crashes or hangs costs its input, and the next goes on."""
     outcome, spent = Outcome(target.kind), 0.0
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
-        for part in range(MOST_CHILDREN):
+        for part in range(MAX_CHILDREN):
             room = Room(Path(name, str(part)))
             room.folder.mkdir()
             spent += _one_child(target, room, seconds - spent, f"{target.kind}:{seed}:{part}", outcome, cases)
@@ -228,7 +228,7 @@ def _run_child(target: Target, room: Room, seconds: float, seed: str, shared: mm
         signal.setitimer(signal.ITIMER_PROF, 0)
         accepted += is_accepted
         _count(shared, tried, accepted, tried - accepted, began)
-        if location not in known and len(content) < 1 << 18 and len(seeds) < MOST_SEEDS:
+        if location not in known and len(content) < 1 << 18 and len(seeds) < MAX_SEEDS:
             known.add(location)
             seeds.append(content)
 

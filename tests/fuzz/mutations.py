@@ -6,7 +6,7 @@ import copy
 import random
 from typing import Any
 
-MOST_BYTES = 1 << 20  # of an input that grew by mutations
+MAX_BYTES = 1 << 20  # of an input that grew by mutations
 TOKENS = [
     b"\x00",
     b"\xff\xfe",
@@ -43,7 +43,7 @@ def mutate_bytes(draw: random.Random, content: bytes, others: list[bytes]) -> by
     changed = bytearray(content)
     for _ in range(draw.choice([1, 1, 1, 2, 4])):
         changed = _mutate_once(draw, changed, others)
-    return bytes(changed[:MOST_BYTES])
+    return bytes(changed[:MAX_BYTES])
 
 
 def _mutate_once(draw: random.Random, content: bytearray, others: list[bytes]) -> bytearray:

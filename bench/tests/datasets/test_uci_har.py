@@ -77,7 +77,7 @@ def test_an_archive_of_other_content_is_refused(tmp_path, member, change, messag
 
 
 def test_an_archive_that_inflates_to_gigabytes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_BYTES", 1000)
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("features.txt", "0" * 100_000)
     with pytest.raises(ValueError, match="it is not the published one"), zipfile.ZipFile(tmp_path / "a.zip") as archive:

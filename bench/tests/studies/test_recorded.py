@@ -17,7 +17,7 @@ from labeltide_bench.studies.measure import DISAGREEMENT
 from labeltide_bench.studies.plan import plan_fleets
 from labeltide_bench.studies.recorded import (
     CLOCK_BINS,
-    Counted,
+    CountedNoise,
     clock_bins,
     compare_noise,
     compare_with_others,
@@ -150,7 +150,7 @@ def test_what_two_others_recorded_predicts_the_counts_against_each_of_them(tmp_p
     compared, (edges, _) = compare_with_others("majority", "ann", split.train), clock_bins(split)
     told = Seer(split.train.labels[..., 1:])
     counts, observed, _ = compare_noise(told, compared, split.train, edges)
-    counted = Counted(edges, observed, counts.sum((1, 2)) / counts.sum())
+    counted = CountedNoise(edges, observed, counts.sum((1, 2)) / counts.sum())
     found = measure_disagreement(told, "majority", "ann", split.train, counted)
     recorded, others = split.train.labels[..., :1], split.train.labels[..., 1:]
     assert set(found) == set(DISAGREEMENT)

@@ -38,7 +38,7 @@ from labeltide.estimators.tide import TideClassifier, chain_data, find_posterior
 from labeltide.inference.audit import FDR, LabelAudit, LabelCodes, audit_labels
 from labeltide.inference.conclusion import Diagnostic, NoiseWarning
 from labeltide.models import LinearModel
-from labeltide.tables.features import LEAST_PROBABILITY
+from labeltide.tables.features import MIN_PROBABILITY
 from labeltide.training import FleetData, History
 
 WINDOW = 100  # by hand: steps of the windows into which long sequences are cut for the fit
@@ -236,7 +236,7 @@ def audit_predictions(
     clocks, between = check_clocks(padded["clock"], counts, n_steps), check_gaps(padded["gaps"], counts, n_steps)
     people = None if clusters is None else encode_clusters(clusters, n)
 
-    evidence = np.log(probabilities.clip(LEAST_PROBABILITY))
+    evidence = np.log(probabilities.clip(MIN_PROBABILITY))
     seed = find_seed(random_state)
     grid, points, cells = find_grid(clocks, mask, period, len(names))
     if points is None:

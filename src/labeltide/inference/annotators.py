@@ -310,7 +310,7 @@ MIN_EXPECTED = 1.0  # by hand: expected labels of a true class below which no ra
 MIN_UNITS = 5  # by hand: recordings below which neither a drift nor a difference of annotators is tested
 PARTS, MIN_IN_PART = 8, 20  # by hand: of the clock, and labels in one, for rates of their own
 EM_STEPS, SCORING_STEPS, MAX_STEP, TOLERANCE = 30, 20, 0.5, 1e-10  # by hand
-LEAST_ERROR = 0.01  # by hand: at zero, no change of an error rate can be seen
+MIN_ERROR = 0.01  # by hand: at zero, no change of an error rate can be seen
 JUMP = 0.01  # of the simple jumper, as published
 
 
@@ -630,7 +630,7 @@ def _trend(belief: np.ndarray, label: np.ndarray, x: np.ndarray, unit: np.ndarra
         joint /= joint.sum(1, keepdims=True)
         noise = (by_label @ joint).T + 0.5 / n_classes
         noise /= noise.sum(1, keepdims=True)
-    errors = (1 - noise.diagonal()).clip(LEAST_ERROR, 1 - LEAST_ERROR)
+    errors = (1 - noise.diagonal()).clip(MIN_ERROR, 1 - MIN_ERROR)
     towards = noise / errors[:, None]  # where errors go
     towards[np.diag_indices(n_classes)] = 0.0
     joint, of_label = belief * towards.T[label], belief[number, label]

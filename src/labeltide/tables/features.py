@@ -149,7 +149,7 @@ def encode_features(
     return Features(columns, tuple(encoders), tuple(_sentences(encoders, out, notes, of_whole.is_drawn)), reasons)
 
 
-LEAST_PROBABILITY = 1e-4  # by hand: forests and boosting give exact zeros after seeing a few hundred labels
+MIN_PROBABILITY = 1e-4  # by hand: forests and boosting give exact zeros after seeing a few hundred labels
 
 
 def encode_probabilities(table: pa.Table, names: Sequence[str], steps: Steps, class_names: Sequence[str]) -> Features:
@@ -166,7 +166,7 @@ def encode_probabilities(table: pa.Table, names: Sequence[str], steps: Steps, cl
                 f"as {'p_' + wanted!r}. For {wanted!r} got {quoted(found) if found else 'none'} of {quoted(names)}."
             )
         columns += found
-    fill, low = 1 / len(columns), LEAST_PROBABILITY
+    fill, low = 1 / len(columns), MIN_PROBABILITY
     encoders = tuple(Encoder(name, (name,), low=low, high=1.0, fill=fill, is_log=True) for name in columns)
     features = apply_encoders(table, encoders, steps)
     sums, without = np.exp(np.stack(features.columns)).sum(0), [name for name in names if name not in columns]

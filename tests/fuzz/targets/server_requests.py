@@ -20,8 +20,8 @@ from labeltide.reviewing.session import Session, open_session
 from reviewing.fake_review import HOST, PORT, TOKEN, write_review
 
 SECONDS = 2.0  # of processor time for one answer
-MOST_ANSWER = 1 << 22  # bytes
-MOST_DECISIONS = 60  # after which the database begins anew
+MAX_ANSWER = 1 << 22  # bytes
+MAX_DECISIONS = 60  # after which the database begins anew
 
 
 class RefusedError(ValueError):
@@ -88,7 +88,7 @@ def renew(server: Server, room: Room) -> None:
 def run(content: bytes, room: Room) -> None:
     """Send one request through guard and application, as uvicorn would."""
     server: Server = room.things["server"]
-    if server.n_checked > MOST_DECISIONS:
+    if server.n_checked > MAX_DECISIONS:
         renew(server, room)
     scope, messages = read_request(content)
     began = time.process_time()
@@ -138,7 +138,7 @@ def check_answer(answer: Answer) -> None:
     missing = set(HEADERS) - {name.decode() for name, _ in answer.headers}
     if missing:
         raise ForbiddenError(f"the answer lacks the headers {sorted(missing)}")
-    if answer.n_read > MAX_BODY + PIECE or len(answer.body) > MOST_ANSWER:
+    if answer.n_read > MAX_BODY + PIECE or len(answer.body) > MAX_ANSWER:
         raise ForbiddenError(f"{answer.n_read} bytes were read, {len(answer.body)} answered")
     if answer.status >= 400 and not _sentence(answer):
         raise ForbiddenError(f"{answer.status} without a sentence")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-MOST_BYTES = 2**30  # of one file in an archive; the largest of the data sets has 67 MB
+MAX_BYTES = 2**30  # of one file in an archive; the largest of the data sets has 67 MB
 
 
 def find_member(archive: ZipFile, ending: str) -> str:
@@ -26,9 +26,9 @@ def find_member(archive: ZipFile, ending: str) -> str:
 def check_size(archive: ZipFile, member: str) -> None:
     """Refuse a member that would fill the memory; zipfile reads no more of it than the archive says."""
     size = archive.getinfo(member).file_size
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(
-            f"{member} must be at most {MOST_BYTES // 2**20} MiB. The archive inflates it to {size // 2**20} MiB: it "
+            f"{member} must be at most {MAX_BYTES // 2**20} MiB. The archive inflates it to {size // 2**20} MiB: it "
             "is not the published one."
         )
 

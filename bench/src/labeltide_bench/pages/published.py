@@ -17,7 +17,7 @@ RELATIVE_TO = 0.30  # tables 2 and 3 print the mean absolute error of an entry o
 FAR = 2  # of the paper's standard deviations
 
 
-class Published(NamedTuple):
+class PublishedValue(NamedTuple):
     """One printed number, as a fraction."""
 
     mean: float
@@ -62,7 +62,7 @@ def headline(cells: Sequence[Cell]) -> Cell:
     return min(cells, key=distance)
 
 
-def published(cell: Cell, method: str, metric: str) -> Published | None:
+def published(cell: Cell, method: str, metric: str) -> PublishedValue | None:
     """The paper's number for a method, where the cell holds exactly the levels of a printed table.
 
     `test_error` and `absolute`, the mean absolute error of an entry of Q; tables 2 and 3 print the latter over 0.30.
@@ -74,7 +74,7 @@ def published(cell: Cell, method: str, metric: str) -> Published | None:
     row = table.get(_tables()["aliases"].get(name, name), {})
     column, scale = {"absolute": ("approx_error", RELATIVE_TO / 100)}.get(metric, (metric, 1 / 100))
     pair = row.get(column, {}).get(base_name(method))
-    return None if pair is None else Published(scale * pair[0], scale * pair[1])
+    return None if pair is None else PublishedValue(scale * pair[0], scale * pair[1])
 
 
 def has_published(cell: Cell) -> bool:

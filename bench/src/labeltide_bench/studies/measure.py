@@ -39,7 +39,7 @@ class RecordedLabels(NamedTuple):
     recorded: np.ndarray  # (n, steps)
 
 
-class Predicted(NamedTuple):
+class PredictedLabels(NamedTuple):
     """Predicted labels of a fitted run, (n, steps) each."""
 
     test: np.ndarray
@@ -48,7 +48,12 @@ class Predicted(NamedTuple):
 
 
 def measure(
-    estimator: NoisyLabelClassifier, draw: RecordedLabels, split: Split, predicted: Predicted, *, as_code: bool = False
+    estimator: NoisyLabelClassifier,
+    draw: RecordedLabels,
+    split: Split,
+    predicted: PredictedLabels,
+    *,
+    as_code: bool = False,
 ) -> dict[str, Any]:
     """Errors on clean labels, distances of Q(t), and both Q(t).
 
@@ -58,7 +63,7 @@ def measure(
     assert draw.noise is not None
     clock, matrices = estimator.clock_grid_, estimator.noise_matrices_
     if as_code and estimator.history_.restarts.max() > estimator.max_restarts:
-        matrices, predicted = np.full_like(matrices, np.nan), Predicted(*map(np.zeros_like, predicted))
+        matrices, predicted = np.full_like(matrices, np.nan), PredictedLabels(*map(np.zeros_like, predicted))
     true = draw.noise.at(clock)
     test_codes, train_codes = split.test.labels[..., 0], split.train.labels[..., 0]
     frobenius, absolute = (f(true, matrices) for f in (frobenius_errors, absolute_errors))

@@ -19,7 +19,7 @@ from labeltide_bench.studies.parts import PARTS
 if TYPE_CHECKING:
     from labeltide_bench.studies.study import NoiseSpec
 
-TOLD = ("temporal", "static")  # noise of the method "known": the true Q(t), or its average over time
+KNOWN_NOISE = ("temporal", "static")  # noise of the method "known": the true Q(t), or its average over time
 OURS = {"device", "checkpoint", "verbose", "random_state"}  # parameters that the benchmark sets
 CLEAN_METHOD = "tide"  # this method trains its last networks on trusted labels alone where all are trusted
 
@@ -154,9 +154,9 @@ def read_method(label: str, entry: Any, datasets: Sequence[str]) -> MethodSpec:
         _check_names(f"{where}.datasets.{name!r}", method, keys.table(f"{where}.datasets.{name!r}", values))
     _check_names(where, method, settings)
     if method == "known":
-        settings.setdefault("noise", TOLD[0])
-    told = (clean, same_information, without, variants, rates)
-    return MethodSpec(label, method, settings, per_dataset, published, *told)
+        settings.setdefault("noise", KNOWN_NOISE[0])
+    comparison = (clean, same_information, without, variants, rates)
+    return MethodSpec(label, method, settings, per_dataset, published, *comparison)
 
 
 def _texts(where: str, value: Any) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def _check_names(where: str, method: str, values: Mapping[str, Any]) -> None:
         if isinstance(defaults[name], bool):
             keys.flag(f"{where}.{name}", value)
         if name == "noise":
-            _validation.check_choice(f"noise in {where}", value, TOLD)
+            _validation.check_choice(f"noise in {where}", value, KNOWN_NOISE)
 
 
 def check_settings(methods: Iterable[MethodSpec], datasets: Iterable[DatasetSpec]) -> None:
@@ -194,16 +194,16 @@ def check_settings(methods: Iterable[MethodSpec], datasets: Iterable[DatasetSpec
 def _try(where: str, method: MethodSpec, settings: dict[str, Any]) -> None:
     """Fit a few short sequences for one epoch: enough of them for methods that fold or hold out."""
     toy, labels = np.random.default_rng(0).normal(size=(16, 6, 2)), np.tile([0, 0, 1, 1, 0, 1], (16, 1))
-    told = {"noise": np.eye(2)} if "noise" in settings else {}
+    known = {"noise": np.eye(2)} if "noise" in settings else {}
     try:
         if "epochs" in settings:
             _validation.check_number("epochs", settings["epochs"], 1, whole=True)
-        ours = {**told, "epochs": 1, "device": "cpu", "random_state": 0}
+        ours = {**known, "epochs": 1, "device": "cpu", "random_state": 0}
         method_class(method.method)(**{**settings, **ours}).fit(toy, labels, trusted=labels if method.clean else None)
     except Exception as error:  # any error here would stop the study later
         raise ValueError(f"{where}: these settings cannot be used. {error}") from None
 
 
-def told_noise(kind: str, matrices: np.ndarray) -> np.ndarray:
+def known_noise(kind: str, matrices: np.ndarray) -> np.ndarray:
     """The noise of the method "known": Q(t), or its average at every step."""
     return matrices if kind == "temporal" else np.broadcast_to(matrices.mean(0), matrices.shape)

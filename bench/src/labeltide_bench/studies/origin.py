@@ -34,9 +34,9 @@ def _commit() -> str | None:
     LABELTIDE_COMMIT names the commit of a copy without a git folder, such as on a rented machine.
     """
     file = Path(__file__).parents[1] / "__init__.py"
-    told = os.environ.get("LABELTIDE_COMMIT")
-    if told or _git("ls-files", "--error-unmatch", file.name) is None:
-        return told  # installed without a checkout: a repository around it is another one
+    commit = os.environ.get("LABELTIDE_COMMIT")
+    if commit or _git("ls-files", "--error-unmatch", file.name) is None:
+        return commit  # installed without a checkout: a repository around it is another one
     changed = _git("status", "--porcelain", "--untracked-files=no", ":/src", ":/bench/src")
     return (_git("rev-parse", "HEAD") or "") + ("-dirty" if changed else "")
 

@@ -33,7 +33,7 @@ from labeltide.inference.audit import LabelAudit
 from labeltide_bench.evaluation import absolute_errors, balanced_error, error_rate, frobenius_errors
 from labeltide_bench.studies.dataset_spec import AGREEMENT, CLEAN
 from labeltide_bench.studies.loading import Split
-from labeltide_bench.studies.measure import DISAGREEMENT, Predicted
+from labeltide_bench.studies.measure import DISAGREEMENT, PredictedLabels
 
 CLOCK_BINS = 10  # bins of the clock, in each of which the noise is counted
 MIN_STEPS = 20  # fewest steps of a class in a bin for its row to be used
@@ -47,7 +47,7 @@ class AnnotatorLabels(NamedTuple):
     reference: np.ndarray  # the labels that predictions are compared with
 
 
-class Counted(NamedTuple):
+class CountedNoise(NamedTuple):
     """The observed noise in bins of the clock."""
 
     edges: np.ndarray  # inner edges of the bins
@@ -80,7 +80,7 @@ def majority(labels: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def measure_recorded(
-    estimator: NoisyLabelClassifier, reference: str, annotator: str, split: Split, predicted: Predicted
+    estimator: NoisyLabelClassifier, reference: str, annotator: str, split: Split, predicted: PredictedLabels
 ) -> dict[str, Any]:
     """Errors against the reference, and estimated and observed noise in bins of the clock."""
     train, test = (compare_with_others(reference, annotator, part) for part in split)
@@ -104,7 +104,9 @@ def measure_recorded(
             "frobenius": float(weights @ frobenius),
             "absolute": float(weights @ absolute),
             "wrong_labels": wrong,
-            **measure_disagreement(estimator, reference, annotator, split.train, Counted(edges, observed, weights)),
+            **measure_disagreement(
+                estimator, reference, annotator, split.train, CountedNoise(edges, observed, weights)
+            ),
         },
         "over_time": {
             "test_error": np.round(over, 4),
@@ -120,7 +122,7 @@ def measure_recorded(
 
 
 def measure_disagreement(
-    estimator: NoisyLabelClassifier, reference: str, annotator: str, part: Sequences, counted: Counted
+    estimator: NoisyLabelClassifier, reference: str, annotator: str, part: Sequences, counted: CountedNoise
 ) -> dict[str, float]:
     """What an audit of one annotator's labels predicts of another annotator's, beside what those recorded.
 

@@ -14,8 +14,8 @@ from labeltide.estimators import NoisyLabelClassifier, fit_fleet, predict_fleet
 from labeltide_bench.studies.dataset_spec import DatasetSpec
 from labeltide_bench.studies.drawing import draw_labels, keep_information
 from labeltide_bench.studies.loading import Split, load_folds
-from labeltide_bench.studies.measure import Predicted, RecordedLabels, measure
-from labeltide_bench.studies.method_spec import told_noise
+from labeltide_bench.studies.measure import PredictedLabels, RecordedLabels, measure
+from labeltide_bench.studies.method_spec import known_noise
 from labeltide_bench.studies.origin import origin
 from labeltide_bench.studies.own import method_class
 from labeltide_bench.studies.parts import without
@@ -48,7 +48,7 @@ def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> lis
     on_test, on_train = (predict_fleet(estimators, part.features, part.lengths) for part in (split.test, split.train))
     predictions = (on_test.argmax(-1), on_train.argmax(-1), np.round(on_test).argmax(-1))
     return [
-        {**_identity(run), **shared, **_measured(run, estimator, labels, split, Predicted(*predicted))}
+        {**_identity(run), **shared, **_measured(run, estimator, labels, split, PredictedLabels(*predicted))}
         for run, estimator, labels, *predicted in zip(plan.runs, estimators, recorded, *predictions, strict=True)
     ]
 
@@ -90,7 +90,7 @@ _loaded: dict[tuple[str, Path], tuple[Split, ...]] = {}
 
 
 def _measured(
-    run: PlannedRun, estimator: NoisyLabelClassifier, drawn: RecordedLabels, split: Split, predicted: Predicted
+    run: PlannedRun, estimator: NoisyLabelClassifier, drawn: RecordedLabels, split: Split, predicted: PredictedLabels
 ) -> dict[str, Any]:
     if run.dataset.annotators:
         return measure_recorded(estimator, run.dataset.reference, run.annotator, split, predicted)
@@ -103,7 +103,7 @@ def _estimator(
     # The inputs of the paper and of the records are not standardised; a study may ask for it.
     settings = {"standardize": False, **settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
     if "noise" in settings:
-        settings["noise"] = told_noise(settings["noise"], np.asarray(drawn.noise))
+        settings["noise"] = known_noise(settings["noise"], np.asarray(drawn.noise))
     return method_class(run.method.method)(**settings)
 
 

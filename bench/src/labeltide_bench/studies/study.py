@@ -153,7 +153,7 @@ def _parse(name: str, content: dict[str, Any], text: str) -> Study:
         text=text,
     )
     _check_noise(study)
-    _check_told(study)
+    _check_known_noise(study)
     check_settings(study.methods, study.datasets)
     return study
 
@@ -222,7 +222,7 @@ def _check_noise(study: Study) -> None:
                 _check_level(noise, dataset, *size)
 
 
-def _check_told(study: Study) -> None:
+def _check_known_noise(study: Study) -> None:
     """Recorded labels have no known truth, so that methods which need it are refused."""
     recorded = next((dataset for dataset in study.datasets if dataset.annotators), None)
     for method in study.methods:

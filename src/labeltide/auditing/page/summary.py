@@ -71,8 +71,8 @@ def summary_text(audit: Mapping[str, Any]) -> str:
         "Careful": careful if warnings else "",
         "Fast": fast if (audit.get("settings") or {}).get("fast") else "",
     }
-    told = [f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text]
-    return "\n".join([f"{display_name(audit['table']['name'], 60)}: {size(audit)}.", *told])
+    written = [f"{head:<{HEAD}}{terminal_text(text)}" for head, text in lines.items() if text]
+    return "\n".join([f"{display_name(audit['table']['name'], 60)}: {size(audit)}.", *written])
 
 
 def _wrong_line(audit: Mapping[str, Any]) -> str:
@@ -248,8 +248,8 @@ def _compared(compare: Mapping[str, Any]) -> Iterator[str]:
 
 def _command(kind: str, message: str, properties: Mapping[str, Any]) -> str:
     """A workflow command; nothing in it can start another one."""
-    told = ",".join(f"{name}={_escaped(value, '%:,')}" for name, value in properties.items())
-    return f"::{kind}{' ' if told else ''}{told}::{_escaped(terminal_text(message), '%')}"
+    written = ",".join(f"{name}={_escaped(value, '%:,')}" for name, value in properties.items())
+    return f"::{kind}{' ' if written else ''}{written}::{_escaped(terminal_text(message), '%')}"
 
 
 def _escaped(value: Any, letters: str) -> str:

@@ -558,12 +558,12 @@ def issues_sentence(compare: Mapping[str, Any]) -> str:
     parts = []
     for kind, elsewhere in (("new", "not there before"), ("resolved", "gone"), ("persisting", "")):
         reasons = {"relabelled": "relabelled", "not_in_the_other": elsewhere} if elsewhere else {}
-        told = [f"{found[kind][key]:,} {words}" for key, words in reasons.items() if found[kind].get(key)]
-        why = f" ({', '.join(told)})" if told else ""
+        counts = [f"{found[kind][key]:,} {words}" for key, words in reasons.items() if found[kind].get(key)]
+        why = f" ({', '.join(counts)})" if counts else ""
         parts.append(f"{found[kind]['count']:,} {kind}{why}")
     alone = {which: matched[f"only_{which}"] for which in ("old", "new")}
-    told = [f"{labels:,} in the {which} audit alone" for which, labels in alone.items() if labels]
-    rest = f" ({join_words(told)})" if told else ""
+    others = [f"{labels:,} in the {which} audit alone" for which, labels in alone.items() if labels]
+    rest = f" ({join_words(others)})" if others else ""
     return f"{join_words(parts)}. {count(matched['labels'], 'label')} matched by {matched['by']}{rest}."
 
 
