@@ -239,9 +239,9 @@ def write_page(folder: Path) -> None:
     drawn.sort(key=lambda record: (list(SOURCES).index(record["data"]), record["share"], record["draw"]))
     if drawn:
         lines += [
-            f"{DRAWS} draws of replaced labels. *Right at least*: replaced labels among named ones; other named labels",
-            "may be wrong as well. *Others agree*: named labels that were not replaced and that most other experts",
-            "recorded, too: false alarms by their opinion.",
+            f"Up to {DRAWS} draws of replaced labels. *Right at least*: replaced labels among named ones; other named",
+            "labels may be wrong as well. *Others agree*: named labels that were not replaced and that most other",
+            "experts recorded, too: false alarms by their opinion.",
             "",
             "| data | replaced | stated | named | right at least | others agree | worst class of 50 named or more |",
             "|---|--:|---|--:|--:|--:|---|",

@@ -15,7 +15,7 @@ from labeltide.estimators.planted import (
     unreliable_classes,
     widen_interval,
 )
-from labeltide.inference.conclusion import Diagnostic
+from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, Diagnostic, conclude_noise
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,15 @@ def test_a_share_that_does_not_move_with_what_was_planted_is_denied():
     _, of_class = check_planted([replace(still, response=1.0)], ["a", "b"])
     assert of_class.is_warning
     assert "recorded as 'b' are not listed: of 50 planted errors of this class, 9 were found" in of_class.sentence
+
+
+def test_where_most_planted_errors_are_missed_labels_without_any_sign_may_still_be_wrong():
+    few = PlantedErrors("at random", np.array([50, 50]), np.array([30, 9]), 0.9, np.array([0, 0]), np.array([0, 0]))
+    check, _ = check_planted([few], ["a", "b"])
+    assert check.is_warning
+    assert not check.denies
+    assert conclude_noise(0.3, [check]).answer == CANNOT_BE_TOLD
+    assert conclude_noise(0.01, [check]).answer == SHOWN
 
 
 def test_of_a_large_study_some_recordings_are_taken(study, fitted, monkeypatch):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SHOWN, NOT_SHOWN, CANNOT_BE_TOLD = "shown", "not shown", "cannot be told"
-UNSEEN = ("support", "recordings", "delay", "bursts")  # checks that find labels which the signals do not fit
+UNSEEN = ("support", "recordings", "delay", "bursts", "planted")  # checks that find what the fit would not see
 SURE = 0.05  # p-value below which a change, or noise at all, is shown
 
 
