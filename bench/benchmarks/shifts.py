@@ -148,7 +148,7 @@ def draw(recordings: Recordings, seed: int, noise: float, moved: float = 0.0, **
 
 
 def measure(recordings: Recordings, noise: float, draws: int, **kind: object) -> list[object]:
-    """One line: tests that reject, error of the lag, recordings found or named wrongly, intervals that hold the shift."""
+    """One line: tests that reject, error of the lag, recordings found or named wrongly, intervals that hold."""
     lag, rejected, errors, found, moved, false, none, seconds = kind.get("lag", 0), 0, [], 0, 0, 0, 0, 0.0
     held: list[bool] = []
     draws = draws if noise or kind.keys() & {"spread", "moved"} else 1  # nothing else is random
