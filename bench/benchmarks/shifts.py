@@ -3,13 +3,15 @@
     python bench/benchmarks/shifts.py --data DATA --draws 20      # writes bench/results/shifts.md
     python bench/benchmarks/shifts.py --data DATA --draws 2 --tide --kinds "late by 4 ± 2;late by 8"
                                                                   # bench/results/shifts_tide.md
+    python bench/benchmarks/shifts.py --data DATA --draws 2 --patterns --kinds "as recorded;starts late by 4"
+                                                                  # bench/results/shifts_patterns.md
 
 Nine data sets with whole recordings. Labels are taken as they are, made late by a common lag, by a lag that differs
 from change to change, at starts or ends of events only, or one recording in ten is moved; without and with 30 % other
 wrong labels. Where nothing is drawn at random, one draw is enough. Seconds are of processor time. With --tide, `tide`
 learns from such labels in windows of 100 steps, from the same labels in time, and from late labels without `align`
 (--unmoved); a quarter of the recordings tests it. Fits are kept in shifts_tide.jsonl beside the record, and those that
-are there are not made again.
+are there are not made again. With --patterns, fast audits of such tables count the sentences on one-sided errors.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import labeltide as lt
@@ -148,7 +152,7 @@ def draw(recordings: Recordings, seed: int, noise: float, moved: float = 0.0, **
 
 
 def measure(recordings: Recordings, noise: float, draws: int, **kind: object) -> list[object]:
-    """One line: tests that reject, error of the lag, recordings found or named wrongly, intervals that hold the shift."""
+    """One line: tests that reject, error of the lag, recordings found or named wrongly, intervals that hold."""
     lag, rejected, errors, found, moved, false, none, seconds = kind.get("lag", 0), 0, [], 0, 0, 0, 0, 0.0
     held: list[bool] = []
     draws = draws if noise or kind.keys() & {"spread", "moved"} else 1  # nothing else is random
@@ -236,6 +240,33 @@ def describe_tide(path: Path) -> list[str]:
     return lines
 
 
+def measure_patterns(task: tuple[str, Path, str, float, int]) -> list[object]:
+    """One line: fast audits in which a sentence on one-sided errors stands, and the sentences."""
+    name, data, kind, noise, draws = task
+    found: list[list[str]] = []
+    for seed in range(draws if noise or kind == "late by 4 ± 2" else 1):
+        X, y, lengths, _ = draw(load(data)[name], seed, noise, **KINDS[kind])
+        there = np.arange(X.shape[1]) < lengths[:, None]
+        row, step = np.nonzero(there)
+        columns = {f"x{n}": values for n, values in enumerate(X[there].T.astype(float))}
+        label = [None if code < 0 else f"class {code}" for code in y[there].tolist()]
+        table = pa.table({"recording": row, "step": step, **columns, "label": label})
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lt.audit(
+                table,
+                sequence="recording",
+                time="step",
+                label="label",
+                features=list(columns),
+                fast=True,
+                out=Path(folder) / "audit",
+            )
+            found.append(json.loads((Path(folder) / "audit" / "audit.json").read_text())["issues"]["patterns"])
+    several = " ".join(dict.fromkeys(text for texts in found for text in texts))
+    return [name, kind, f"{noise:.0%}", f"{sum(map(bool, found))} of {len(found)}", several]
+
+
 def measure_line(task: tuple[str, Path, str, float, int]) -> list[object]:
     name, data, kind, noise, draws = task
     return [name, kind, f"{noise:.0%}", *measure(load(data)[name], noise, draws, **KINDS[kind])]
@@ -254,6 +285,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA", "data"))
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--tide", action="store_true")
+    parser.add_argument("--patterns", action="store_true")
     parser.add_argument("--sets", default="", help="separated by semicolons; with --tide all but blinking by default")
     parser.add_argument("--kinds", default="", help="separated by semicolons; needed with --tide")
     parser.add_argument("--unmoved", action="store_true", help="with --tide; also late labels without align")
@@ -262,6 +294,7 @@ def main() -> None:
     options = parser.parse_args()
     names, kinds = ([name for name in each.split(";") if name] for each in (options.sets, options.kinds))
     command = f"python bench/benchmarks/shifts.py --data DATA --draws {options.draws}{' --tide' * options.tide}"
+    command += " --patterns" * options.patterns
     command += "".join(
         f' --{key} "{value}"' for key, value in (("sets", options.sets), ("kinds", options.kinds)) if value
     )
@@ -286,11 +319,14 @@ def main() -> None:
                 for kind in kinds or KINDS
                 for noise in (0.0, 0.3)
             ]
+            if options.patterns:
+                heads = ["data set", "labels", "other wrong labels", "audits with a sentence", "sentences"]
             lines += _head(heads, 2)
-            for cells in pool.map(measure_line, tasks):
+            for cells in pool.map(measure_patterns if options.patterns else measure_line, tasks):
                 lines.append(_line(cells))
                 print(lines[-1], flush=True)
-    (options.out / ("shifts_tide.md" if options.tide else "shifts.md")).write_text("\n".join(lines) + "\n")
+    record = "shifts_tide.md" if options.tide else "shifts_patterns.md" if options.patterns else "shifts.md"
+    (options.out / record).write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,17 @@ def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clo
     assert "Shifts by whole hours (1 h)" in found["sentence"]
 
 
+def test_a_shifted_recording_is_described_with_an_interval():
+    study = lt.make_sequences(n=12, n_steps=300, n_features=3, stay=0.95, random_state=0)
+    labels = study.clean_labels.copy()
+    labels[3] = np.roll(labels[3], 40)
+    (recording,) = find_table_shifts(read_audit_table(timed(study, labels))).described["recordings"]
+    assert (recording["sequence"], recording["shift"]) == ("p3", 40)
+    low, high = recording["interval"]
+    assert low <= 40 <= high
+    assert high - low <= 4
+
+
 @pytest.fixture(scope="module")
 def events():
     first, second = (lt.make_sequences(n=20, n_steps=200, n_features=1, stay=0.95, random_state=n) for n in (0, 1))
