@@ -8,12 +8,13 @@ import torch
 
 import labeltide as lt
 from labeltide.chain.annotators import (
+    count_votes,
     fit_weights,
     pool_opinions,
     shared_labels,
     stack_opinions,
-    vote_prior,
     vote_shares,
+    votes_prior,
 )
 
 
@@ -40,8 +41,10 @@ def test_the_prior_of_votes_is_that_of_the_dirichlet_multinomial_they_were_drawn
     generator, wanted = np.random.default_rng(0), np.array([0.9, 0.3, 0.2])
     chances = generator.dirichlet(wanted, 20_000)
     labels = np.stack([(generator.random(20_000)[:, None] > chances.cumsum(1)).sum(1) for _ in range(3)], 1)
-    np.testing.assert_allclose(vote_prior(torch.from_numpy(labels), 3), wanted, rtol=0.1)
-    assert vote_prior(torch.from_numpy(labels[:, :1]), 3).tolist() == [0.5] * 3
+    np.testing.assert_allclose(
+        votes_prior(count_votes(torch.from_numpy(labels), 3).flatten(0, -2), 3), wanted, rtol=0.1
+    )
+    assert votes_prior(count_votes(torch.from_numpy(labels[:, :1]), 3), 3).tolist() == [0.5] * 3
 
 
 def test_a_label_is_shared_where_another_annotator_labelled_the_step():

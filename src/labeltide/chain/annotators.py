@@ -114,18 +114,18 @@ def fit_annotators(
     """
     shared = crowd.shared()
     comparable = bool(shared.any())
-    best = Candidate(sequential=not comparable, power=0.0 if crowd.evidence is None else POWERS[1])
+    power = 0.0 if crowd.evidence is None else POWERS[1]
+    best = candidates[0] if candidates else Candidate(not comparable, power=power)
     n_forms = len(candidates or ()) or 1
     if candidates is None and comparable:
         n_forms = 2 + (crowd.evidence is not None) * (len(POWERS) - 1) + (len(crowd.grid) > 1) * len(BANDWIDTHS)
     scores: dict[Candidate, np.ndarray] = {}
     hits: dict[Candidate, np.ndarray] = {}
-    fits: dict[Candidate, _Fit] = {}  # the best with and without memory
+    fits: dict[bool, tuple[Candidate, _Fit]] = {}  # the best with and without memory
 
     def attempt(option: Candidate) -> _Fit:
         progress(len(scores), n_forms, option)
-        starts = [fit.posterior for form, fit in fits.items() if form.sequential == option.sequential]
-        fit = _fit(crowd, option, starts[0] if starts else None)
+        fit = _fit(crowd, option, fits[option.sequential][1].posterior if option.sequential in fits else None)
         score = np.zeros(len(crowd.label))  # log-probability of each label given those of the other annotators
         for some in _slices(len(score) * comparable, crowd.n_classes):
             emission = fit.noise[crowd.annotator[some], crowd.point[some], :, crowd.label[some]]
@@ -133,8 +133,7 @@ def fit_annotators(
         scores[option], hits[option] = score[shared], (fit.left_out.argmax(1) == crowd.label)[shared] * 1.0
         return fit
 
-    best = best if candidates is None else candidates[0]
-    fits[best] = attempt(best)
+    fits[best.sequential] = best, attempt(best)
 
     def improve(options: Sequence[Candidate], worth: float, *criteria: dict[Candidate, np.ndarray]) -> None:
         """Replace the best form by one that gains so many standard errors by a criterion, and loses as many by none."""
@@ -145,11 +144,8 @@ def fit_annotators(
                 of_row = np.bincount(crowd.row[shared], criterion[option] - criterion[best], minlength=len(crowd.mask))
                 gains.append(of_row.sum() / np.sqrt(np.square(of_row).sum().clip(1e-12)))
             is_better = max(gains) > worth and min(gains) > -worth
-            alike = [form for form in fits if form.sequential == option.sequential]
-            if is_better or not alike:
-                for form in alike:
-                    del fits[form]
-                fits[option] = fit
+            if is_better or option.sequential not in fits:
+                fits[option.sequential] = option, fit
             best = option if is_better else best
 
     if candidates is not None:
@@ -164,7 +160,14 @@ def fit_annotators(
         if len(crowd.grid) > 1 and (best.sequential or not two):
             improve([best._replace(bandwidth=width) for width in BANDWIDTHS], 1.0, scores, hits)
     tried = {candidate: float(score.mean()) for candidate, score in scores.items() if comparable}
-    return _conclude(crowd, fits, scores, shared, best, tried)
+    chosen = stacked = fits[best.sequential][1]
+    if len(fits) > 1:
+        form, rival = fits[not best.sequential]
+        weight = mixture_weight(np.exp(scores[best]), np.exp(scores[form]))
+        stacked = _Fit(*(weight * mine + (1 - weight) * other for mine, other in zip(chosen, rival, strict=True)))
+        fits.clear()
+        del rival
+    return _conclude(crowd, chosen, stacked, shared, best, tried)
 
 
 def _slices(length: int, width: int) -> list[slice]:
@@ -213,10 +216,8 @@ def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _F
     parts = [
         (rows, by_step[rows.start * n_steps : rows.stop * n_steps]) for rows in _slices(n_rows, n_steps * n_classes)
     ]
-    pairs, starts = np.zeros((n_classes, n_classes)), posterior[:, 0].sum(0, dtype=np.float64)
-    for rows, _ in parts if candidate.sequential else ():
-        earlier, later = (posterior[rows, some].reshape(-1, n_classes) for some in (slice(-1), slice(1, None)))
-        pairs += earlier.T @ later
+    pairs = np.tensordot(posterior[:, :-1], posterior[:, 1:], ((0, 1), (0, 1))).astype(np.float64)
+    starts = posterior[:, 0].sum(0, dtype=np.float64)
     table, noise, common, first, transition = (np.zeros(0) for _ in range(5))
 
     def expect_rows(rows: slice | np.ndarray, emission: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -348,59 +349,37 @@ def _forward_backward(
 
 
 def _conclude(
-    crowd: Crowd,
-    fits: dict[Candidate, _Fit],
-    scores: dict[Candidate, np.ndarray],
-    shared: np.ndarray,
-    chosen: Candidate,
-    tried: dict[Candidate, float],
+    crowd: Crowd, fit: _Fit, stacked: _Fit, shared: np.ndarray, chosen: Candidate, tried: dict[Candidate, float]
 ) -> Annotators:
     """Pool the model with the votes, with the weights that best predict each annotator from the others.
 
-    What another annotator records is predicted by the best forms with and without memory, whose predictions are stacked
-    (Yao and others 2018); the belief is that of the chosen form alone.
+    What another annotator records is predicted by a stack of the best forms with and without memory (Yao and others
+    2018). The belief is that of the chosen form alone.
     """
-    fit, n_classes, at = fits[chosen], crowd.n_classes, crowd.flat_step()
-    shape = fit.posterior.shape
+    n_classes, shape, at = crowd.n_classes, fit.posterior.shape, crowd.flat_step()
     point = np.zeros(crowd.mask.size, dtype=np.int64)
     point[at] = crowd.point
     posterior = fit.posterior.reshape(-1, n_classes)
-    mixture = {chosen: 1.0}
-    for rival in fits.keys() - {chosen}:
-        mixture[chosen] = mixture_weight(*(np.exp(scores[form]) for form in (chosen, rival)))
-        mixture[rival] = 1 - mixture[chosen]
-
-    def predict(name: str, index: slice | np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Probability of each label of another annotator, from a field of the fits, by a stack of forms."""
-        beliefs = ((weight, fits[form], getattr(fits[form], name)) for form, weight in mixture.items())
-        parts = [
-            weight * _expected(belief.reshape(-1, n_classes)[index], fit.common, points)
-            for weight, fit, belief in beliefs
-        ]
-        return np.sum(parts, axis=0)
-
-    expected = predict("posterior", slice(None), point)
-    votes = crowd.votes()
-    prior = votes_prior(torch.from_numpy(votes[votes.sum(1) > 1]).double(), n_classes).numpy().astype(np.float32)
-    rest_share = votes[at] + prior
+    expected = _expected(stacked.posterior.reshape(-1, n_classes), stacked.common, point)
+    vote_share = crowd.votes()
+    several, unlabelled = vote_share.sum(1) > 1, vote_share.sum(1) == 0
+    vote_share += votes_prior(torch.from_numpy(vote_share[several]).double(), n_classes).numpy().astype(np.float32)
+    rest_share = vote_share[at]
     rest_share[np.arange(len(at)), crowd.label] -= 1
     rest_share /= rest_share.sum(1, keepdims=True)
-    unlabelled = votes.sum(1) == 0
-    vote_share = votes + prior
     vote_share /= vote_share.sum(1, keepdims=True)
-    del votes
     weights, chain_weight = torch.tensor(EQUAL, dtype=torch.float64), 1.0
-    others: list[np.ndarray] = []
+    others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
     if shared.any():
-        others = [] if crowd.evidence is None else [np.exp(crowd.evidence).reshape(-1, n_classes)]
         numbers = np.flatnonzero(shared)
         steps, label = at[numbers], crowd.label[numbers]
         few = numbers[:: len(numbers) // MAX_LABELS + 1]
-        opinions = [predict("left_out", few, crowd.point[few]), rest_share[few], *(other[at[few]] for other in others)]
-        weights = fit_weights(stack_opinions(*map(torch.from_numpy, opinions)), torch.from_numpy(crowd.label[few]))
+        by_others = _expected(stacked.left_out[few], stacked.common, crowd.point[few])
+        opinions = map(torch.from_numpy, (by_others, rest_share[few], *(other[at[few]] for other in others)))
+        weights = fit_weights(stack_opinions(*opinions), torch.from_numpy(crowd.label[few]))
         totals, by_chain = np.zeros_like(posterior), np.empty(len(numbers))
         for part in _slices(len(numbers), n_classes):
-            opinion = predict("left_out", numbers[part], crowd.point[numbers[part]])
+            opinion = _expected(stacked.left_out[numbers[part]], stacked.common, crowd.point[numbers[part]])
             by_chain[part] = opinion[np.arange(len(opinion)), label[part]]
             of_step, first = np.unique(steps[part], return_index=True)  # labels are ordered by step
             totals[of_step] += np.add.reduceat(opinion, first)
@@ -415,18 +394,15 @@ def _conclude(
         another[some] = pool_opinions(weights, stack_opinions(*parts)).numpy()
     if crowd.trusted is not None:
         unlabelled |= crowd.trusted.ravel() >= 0
-    belief = vote_share * (1 - chain_weight)
-    belief += chain_weight * posterior
-    belief[unlabelled] = posterior[unlabelled]
-    left_out, rest_share = fit.left_out, rest_share * (1 - chain_weight)
-    left_out *= chain_weight
-    left_out += rest_share
+    vote_share += chain_weight * (posterior - vote_share)
+    vote_share[unlabelled] = posterior[unlabelled]
+    rest_share += chain_weight * (fit.left_out - rest_share)
     return Annotators(
-        belief.reshape(shape),
+        vote_share.reshape(shape),
         another.reshape(shape),
         fit.noise,
         fit.common,
-        left_out,
+        rest_share,
         tuple(weights.tolist()),
         chosen,
         tried,
@@ -473,11 +449,6 @@ TOLERANCE = 1e-5
 def count_votes(labels: Tensor, n_classes: int) -> Tensor:
     """How many annotators gave each label: (..., annotators), -1 for none, to (..., classes)."""
     return (labels[..., None] == torch.arange(n_classes, device=labels.device)).double().sum(-2)
-
-
-def vote_prior(labels: Tensor, n_classes: int) -> Tensor:
-    """Votes that are added to those of each step, (classes,), from labels (..., annotators)."""
-    return votes_prior(count_votes(labels, n_classes).flatten(0, -2), n_classes)
 
 
 def votes_prior(votes: Tensor, n_classes: int) -> Tensor:
@@ -545,32 +516,25 @@ def fit_weights(log_probs: Tensor, labels: Tensor, start: Tensor | None = None) 
     """
     every = slice(None, None, len(labels) // MAX_LABELS + 1)
     log_probs, labels = log_probs[every].double(), labels[every]
-    if start is None:
-        start = torch.full((log_probs.shape[1],), 1 / log_probs.shape[1], dtype=torch.float64)
-    kept = torch.ones(len(start), dtype=torch.bool)
-    weights = torch.zeros_like(start)
+    n_opinions = log_probs.shape[1]
+    start = torch.full((n_opinions,), 1 / n_opinions, dtype=torch.float64) if start is None else start
+    prior = PRIOR_LABELS * torch.eye(n_opinions, dtype=torch.float64)
+    chosen = log_probs.gather(-1, labels[:, None, None].expand(-1, n_opinions, 1))[..., 0]  # (labels, opinions)
+    kept = torch.ones(n_opinions, dtype=torch.bool)
+    weights = start
     while bool(kept.any()):
-        weights = torch.zeros_like(start)
-        weights[kept] = _newton(log_probs[:, kept], labels, start[kept])
-        negative = weights < 0
-        if not bool(negative.any()):
+        weights = start * kept
+        for _ in range(NEWTON_STEPS):
+            probabilities = pool_opinions(weights, log_probs)
+            means = torch.einsum("nj,nkj->nk", probabilities, log_probs)
+            centred = log_probs - means[..., None]
+            slope = (chosen - means).sum(0) - prior @ (weights - start)
+            information = torch.einsum("nkj,nlj->kl", probabilities[:, None] * centred, centred) + prior
+            step = torch.linalg.solve(information[kept][:, kept], slope[kept]).clamp(-1.0, 1.0)
+            weights[kept] += step
+            if float(step.abs().max()) < TOLERANCE:
+                break
+        if bool((weights >= 0).all()):
             break
-        kept &= ~negative
+        kept &= weights >= 0
     return weights.clamp_min(0.0)
-
-
-def _newton(log_probs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
-    weights = start.clone()
-    chosen = log_probs.gather(-1, labels[:, None, None].expand(-1, len(start), 1))[..., 0]  # (labels, opinions)
-    prior = PRIOR_LABELS * torch.eye(len(start), dtype=start.dtype)
-    for _ in range(NEWTON_STEPS):
-        probabilities = pool_opinions(weights, log_probs)
-        means = torch.einsum("nj,nkj->nk", probabilities, log_probs)
-        centred = log_probs - means[..., None]
-        slope = (chosen - means).sum(0) - prior @ (weights - start)
-        information = torch.einsum("nkj,nlj->kl", probabilities[:, None] * centred, centred) + prior
-        step = torch.linalg.solve(information, slope).clamp(-1.0, 1.0)
-        weights = weights + step
-        if float(step.abs().max()) < TOLERANCE:
-            break
-    return weights

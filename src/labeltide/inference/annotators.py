@@ -555,14 +555,11 @@ def _differences(
         mine = np.flatnonzero(shared & (crowd.annotator == annotator))
         if not len(mine):
             continue
-        belief, label, units = (
-            left_out[mine].astype(np.float64),
-            crowd.label[mine],
-            np.unique(unit[mine], return_inverse=True)[1],
-        )
+        belief, label = left_out[mine].astype(np.float64), crowd.label[mine]
+        units = np.unique(unit[mine], return_inverse=True)[1]
         n_units = units.max() + 1
-        sums = sparse.csr_matrix((np.ones(len(mine)), (units * n_classes + label, np.arange(len(mine)))))
-        sums.resize(n_units * n_classes, len(mine))
+        ones, at = np.ones(len(mine)), (units * n_classes + label, np.arange(len(mine)))
+        sums = sparse.csr_matrix((ones, at), (n_units * n_classes, len(mine)))
         cells = (sums @ belief).reshape(n_units, n_classes, n_classes)  # (recordings, recorded, true)
         for true in range(n_classes):
             rates[:, annotator, true] = _rates(cells[..., true])
@@ -577,7 +574,7 @@ def _differences(
             of_others = (wrongs.sum(1) - wrongs[:, annotator])[both] / others[both]
             against[annotator] = _mean_test(wrongs[both, annotator], of_others, totals[both, annotator])
         whole = np.ptp(moment[mine])
-        if units.max() + 1 >= MIN_UNITS and whole:
+        if n_units >= MIN_UNITS and whole:
             drift[annotator] = _trend(belief, label, (moment[mine] - moment[mine].mean()) / whole, units)
     middles = (edges[1:] + edges[:-1]) / 2
     fields = {"rates": rates[0], "lower": rates[1], "upper": rates[2], "differs": differs, "against_others": against}

@@ -27,12 +27,13 @@ from labeltide._clock import MAX_GAP, gap_ladder
 from labeltide._display import short
 from labeltide.chain.annotators import (
     MIN_PROBABILITY,
+    count_votes,
     fit_weights,
     left_out_opinions,
     shared_labels,
     stack_opinions,
-    vote_prior,
     vote_shares,
+    votes_prior,
 )
 from labeltide.chain.passes import Chain, ChainData, ChainParameters, posteriors, same_data
 from labeltide.data.clusters import spread_labels
@@ -549,7 +550,7 @@ class Judge:
         by_features = expected(signal)
         if judge.several:
             left_out = torch.stack([expected(without) for without in judge._without_each(recorded, signal)])
-            prior = vote_prior(labels, len(none))
+            prior = votes_prior(count_votes(labels, len(none)).flatten(0, -2), len(none))
             weights = fit_weights(*left_out_opinions(labels, shared, left_out, prior, [by_features]))
             judge.prior = prior.to(signal.dtype)
         else:
