@@ -151,7 +151,7 @@ _AUDIT = {
     },
     "clock": {"name": Maybe(TEXT), "kind": Maybe(TEXT), "unit": Maybe(TEXT), "period": Maybe(POSITIVE)},
     "noise": {
-        **{f"rate{end}": Maybe(NUMBER) for end in _ENDS},
+        **{f"rate{end}": Maybe(NUMBER) for end in (*_ENDS, "_least", "_unclear")},
         "clock": _curve(1),
         "curves": Maybe([_NOISE_CURVE]),
     },

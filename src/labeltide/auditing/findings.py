@@ -32,7 +32,7 @@ from labeltide.estimators import TideClassifier
 from labeltide.estimators.planted import PlantedErrors, widen_interval
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
 from labeltide.inference.audit import KINDS, RUN, LabelAudit, averaged_share, in_fixed_point
-from labeltide.inference.bands import NoiseEstimate, interval_around
+from labeltide.inference.bands import NoiseEstimate, interval_around, least_share
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.inference.temporality import PartTemporality
 from labeltide.kernels.library import torch_on_one_thread
@@ -71,6 +71,7 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
         "rate": estimate.total,
         "rate_lower": estimate.total_lower,
         "rate_upper": estimate.total_upper,
+        "rate_least": least_share(estimator.training_),
         "clock": estimate.clock[kept],
         "curves": [
             describe_curve(estimate, kept, table.n_labels, None),
@@ -87,7 +88,8 @@ def describe_whole(
     That is the mean of 1 - `probability_right`. Bands are computed from some windows, which overlap, with Q fitted once
     more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
     is stated, widened by the spread of the refits with planted errors, and begins without `Totals.share_unclear`, or
-    at zero where signals do not support the suggestions. Where labels were moved, errors of time are not counted.
+    at zero where signals do not support the suggestions, but never below what differences among annotators imply.
+    Where labels were moved, errors of time are not counted.
     """
     share, unclear = round(totals.share_wrong, 6), round(totals.share_unclear, 6)
     if any(check["name"] == "persistence" and check["is_warning"] for check in found["diagnostics"]):
@@ -103,7 +105,7 @@ def describe_whole(
             return noise
         lower, upper = interval_around(share, noise["rate"], lower, upper)
         lower, upper = widen_interval(share, lower, upper, planted)
-        lower = max(lower - unclear, 0.0)
+        lower = max(lower - unclear, min(noise["rate_least"], share))
         return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper, "rate_unclear": unclear}
 
     others = [{**clock, "noise": stated(clock["noise"])} for clock in found["other_clocks"]]

@@ -121,7 +121,7 @@ def fit_chains(
 def keep_dominant(matrices: Tensor) -> Tensor:
     """The likeliest Q in which no class is recorded more often as another than as itself: (..., true, recorded).
 
-    Otherwise a rare class can take over a frequent one (docs/decisions/032-rare-classes.md). A row in which entries
+    Otherwise a rare class can take over a frequent one (docs/decisions/033-rare-classes.md). A row in which entries
     exceed the diagonal gets their common mean, the maximum likelihood under the constraint (pool adjacent violators,
     Ayer and others 1955). Other rows do not change.
     """

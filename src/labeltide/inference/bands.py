@@ -524,6 +524,11 @@ def fewest_wrong(training: TrainingEvidence) -> tuple[int, int]:
     return recorded - int(votes.max(1).sum()), recorded
 
 
+def least_share(training: TrainingEvidence) -> float:
+    """The lower limit of Clopper and Pearson (1934) for the labels that are wrong because annotators differ."""
+    return clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - SURE)[0]
+
+
 def agree_change(change: Change, p_value: float) -> Change:
     """The same change with a lower end that agrees with its test; an unknown p-value rejects nothing."""
     if math.isnan(p_value) or p_value >= SURE:
@@ -537,8 +542,7 @@ def agree_change(change: Change, p_value: float) -> Change:
 def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvidence) -> NoiseEstimate:
     """The same estimate; its interval of the total share begins at zero where the test does not reject that.
 
-    Where annotators differ it begins at the limit of Clopper and Pearson (1934) for the fewest wrong labels, or above.
+    Where annotators differ it begins at `least_share` or above.
     """
-    least, _ = clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - SURE)
-    lower = max(estimate.total_lower if p_value < SURE else 0.0, least)
+    lower = max(estimate.total_lower if p_value < SURE else 0.0, least_share(training))
     return replace(estimate, total_lower=min(lower, estimate.total))

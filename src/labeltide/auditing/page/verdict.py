@@ -228,8 +228,10 @@ def turning_points(rate: np.ndarray) -> list[int]:
 
 def identified(audit: Mapping[str, Any]) -> float | None:
     """The share of labels that are identified as wrong, where it is clearly less than the estimate; else None."""
-    rate, unclear = read_numbers(audit["noise"], "rate", "rate_unclear")
-    return rate - unclear if is_known(rate, unclear) and unclear > max(MIN_UNCLEAR, MIN_UNCLEAR_PART * rate) else None
+    rate, unclear, least = read_numbers(audit["noise"], "rate", "rate_unclear", "rate_least")
+    if not is_known(rate, unclear) or unclear <= max(MIN_UNCLEAR, MIN_UNCLEAR_PART * rate):
+        return None
+    return min(max(rate - unclear, least if is_known(least) else 0.0), rate)
 
 
 def _in_hundred(rate: float) -> str:
