@@ -395,7 +395,8 @@ class Panel:
         if len(curve.lower) and not curve.leaves:
             up = list(zip(curve.x, curve.upper, strict=True))
             down = list(zip(curve.x, curve.lower, strict=True))[::-1]
-            band = f'<path class="b" d="{_path([self._point(x, y, curve.dodge) for x, y in up + down])}z"/>'
+            edge = [self._point(x, y, curve.dodge) for x, y in up + down]
+            band = f'<path class="b" d="{_path(edge, per_unit=1)}z"/>'
         self._note(curve)
         return f'<g class="p c-{curve.key}">{band}<path class="d" d="{self._line(curve, curve.y)}"/></g>'
 
@@ -466,12 +467,12 @@ def nice_ticks(top: float) -> tuple[float, ...]:
     return tuple(round(step * index, 6) for index in range(math.ceil(top / step - 1e-9) + 1))
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
+def _path(points: Sequence[tuple[float, float]], per_unit: int = 10) -> str:
     """A line through points: the first in full, the others as steps from the one before, which are shorter."""
-    tenths = [(round(10 * x), round(10 * y)) for x, y in points]
-    steps = [(x - before[0], y - before[1]) for before, (x, y) in itertools.pairwise(tenths)]
-    drawn = "l" + " ".join(f"{_u(x / 10)} {_u(y / 10)}" for x, y in steps) if steps else ""
-    return f"M{_u(tenths[0][0] / 10)} {_u(tenths[0][1] / 10)}{drawn}".replace(" -", "-")
+    whole = [(round(per_unit * x), round(per_unit * y)) for x, y in points]
+    steps = [(x - before[0], y - before[1]) for before, (x, y) in itertools.pairwise(whole)]
+    drawn = "l" + " ".join(f"{_u(x / per_unit)} {_u(y / per_unit)}" for x, y in steps) if steps else ""
+    return f"M{_u(whole[0][0] / per_unit)} {_u(whole[0][1] / per_unit)}{drawn}".replace(" -", "-")
 
 
 def _u(value: float) -> str:
