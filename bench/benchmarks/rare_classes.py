@@ -1,6 +1,6 @@
 """What becomes of rare classes: `tide` with and without the constraint that each class is mostly recorded as itself.
 
-    python bench/benchmarks/rare_classes.py --data DATA --draws 3      # writes bench/results/tide/rare_classes.md
+    python bench/benchmarks/rare_classes.py --data DATA --draws 2      # writes bench/results/tide/rare_classes.md
 
 Labels are replaced at random, alike for all other classes ("uniform"), by the next class ("pair") or by mixed noise
 over windows of 100 steps. A quarter of the recordings tests the classifier. Without the constraint Q is what EM gives.
