@@ -114,7 +114,10 @@ def test_each_annotator_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
     noise = found.noise.filter(pc.equal(found.noise["annotator"], "label Ben"))
     assert noise.num_rows == 20 * 4
     assert np.isfinite(noise["simultaneous_upper"].to_numpy()).all()
-    assert found.page.read_text().count("from the start to the end of a sequence (p = ") >= 2
+    assert (
+        found.page.read_text().count("from the start to the end of a sequence (p\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        >= 2
+    )
 
 
 def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
@@ -135,7 +138,7 @@ def test_each_clock_has_a_curve_a_test_and_a_sentence(tiny, tmp_path):
         assert part["temporality"]["best_rate"] <= part["temporality"]["worst_rate"]
     assert found.noise.filter(pc.equal(found.noise["clock_name"], "hour"))["clock"].to_pylist()[-1] < 24
     np.testing.assert_allclose(found.labels["clock_2"].to_numpy(), hours)
-    page = found.page.read_text()
+    page = found.page.read_text().replace("\N{NO-BREAK SPACE}", " ")
     assert 'id="clock-2"' in page
     assert page.count("over the day (p = ") >= 1
     assert "over the day: " in str(found)

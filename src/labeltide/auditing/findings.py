@@ -71,7 +71,7 @@ def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: Noise
         "rate": estimate.total,
         "rate_lower": estimate.total_lower,
         "rate_upper": estimate.total_upper,
-        "rate_least": least_share(estimator.training_),
+        "rate_least": least_share(table.fit_labels),
         "clock": estimate.clock[kept],
         "curves": [
             describe_curve(estimate, kept, table.n_labels, None),

@@ -92,7 +92,7 @@ def fit_chains(
             both &= (data.jumps[:, 1:] == 0)[..., None]
         # The weighted number of labels that follow another of the same annotator at once: (members,)
         linked = (both.sum((2, 3)).to(members.weights)[members.labels] * members.weights).sum(1).clamp_min(1.0)
-        one_source = data.trusted is None and parameters.matrices.shape[1] == 1
+        one_source = not data.is_trusted and parameters.matrices.shape[1] == 1
         for _ in range(iterations):
             expected = expect(data, members, parameters)
             coefficients = families.step(coefficients, expected.counts)

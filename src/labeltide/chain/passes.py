@@ -16,6 +16,8 @@ from labeltide.kernels import choose
 from labeltide.kernels.compiled import ChainInputs, compiled_pass
 from labeltide.kernels.compiled import ExpectedCounts as ExpectedCounts
 
+TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
+
 
 @dataclass(frozen=True)
 class ChainData:
@@ -32,6 +34,11 @@ class ChainData:
     jumps: Tensor | None = None  # int8 (rows, steps), index into `gaps` of the gap before each step; 0 for none
     gaps: tuple[int, ...] = (1,)  # lengths of gaps between two steps, in steps of time; the first is 1
     trained_with: Tensor | None = None  # (evidence sets,), `informedness` of the Q with which networks were trained
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether so many labels are known to be right that Q is known from them."""
+        return self.trusted is not None and int((self.trusted >= 0).sum()) >= TRUSTED_LABELS
 
     def of_fit(self, fit: int) -> Self:
         """The labels and evidence of one fit, on the CPU."""

@@ -511,22 +511,17 @@ def presence_p(first: float, second: float, training: TrainingEvidence) -> float
 
     Else the larger of two, as both tests must reject (Berger 1982); NaN counts as not made.
     """
-    return 0.0 if fewest_wrong(training)[0] else float(np.fmax(first, second))
+    return 0.0 if least_share(training.data.labels[0].numpy()) > 0 else float(np.fmax(first, second))
 
 
-def fewest_wrong(training: TrainingEvidence) -> tuple[int, int]:
-    """How many labels are wrong at least, if every step has one true label, and the number of labels."""
-    labels = training.data.labels[0].numpy()[training.data.mask.numpy()]  # (steps, annotators)
+def least_share(labels: np.ndarray) -> float:
+    """The share of labels that are wrong at least, if every step has one true label, from codes (..., annotators).
+
+    It is the lower limit of Clopper and Pearson (1934).
+    """
     recorded = int((labels >= 0).sum())
-    if labels.shape[1] == 1:
-        return 0, recorded
-    votes = np.stack([(labels == code).sum(1) for code in range(training.data.n_classes)], 1)
-    return recorded - int(votes.max(1).sum()), recorded
-
-
-def least_share(training: TrainingEvidence) -> float:
-    """The lower limit of Clopper and Pearson (1934) for the labels that are wrong because annotators differ."""
-    return clopper_pearson(EffectiveCount(*fewest_wrong(training)), 1 - SURE)[0]
+    votes = np.stack([(labels == code).sum(-1) for code in range(int(labels.max(initial=0)) + 1)])
+    return clopper_pearson(EffectiveCount(recorded - int(votes.max(0).sum()), recorded), 1 - SURE)[0]
 
 
 def agree_change(change: Change, p_value: float) -> Change:
@@ -544,5 +539,5 @@ def agree_share(estimate: NoiseEstimate, p_value: float, training: TrainingEvide
 
     Where annotators differ it begins at `least_share` or above.
     """
-    lower = max(estimate.total_lower if p_value < SURE else 0.0, least_share(training))
+    lower = max(estimate.total_lower if p_value < SURE else 0.0, least_share(training.data.labels[0].numpy()))
     return replace(estimate, total_lower=min(lower, estimate.total))

@@ -93,7 +93,7 @@ def check_identifiability(training: TrainingEvidence) -> Diagnostic:
     sentence = f"Beyond chance, {100 * max(persistence, 0):.0f} % of the labels repeat the one before"
     if persistence >= MIN_PERSISTENCE:
         return Diagnostic("identifiability", False, f"{sentence}. That identifies single wrong labels.")
-    if several or is_trusted(data):
+    if several or data.is_trusted:
         return Diagnostic("identifiability", False, f"{sentence}: other labels of the same step identify wrong ones.")
     sentence += ". A wrong label then looks like a class that the signals do not determine."
     return Diagnostic("identifiability", True, sentence, "Give a second annotator or trusted labels.", denies=True)
@@ -112,7 +112,7 @@ def check_support(training: TrainingEvidence) -> tuple[Diagnostic, ...]:
     predictions, because neighbours repeat each other.
     """
     data = training.data
-    if data.evidence is None or is_trusted(data):
+    if data.evidence is None or data.is_trusted:
         return ()
     labels = data.labels[0].numpy()
     matrices = training.parameters.matrices[0].mean((0, 1)).double().numpy()
@@ -153,7 +153,7 @@ def check_persistence(training: TrainingEvidence, true: np.ndarray) -> tuple[Dia
     The out-of-fold log-likelihood ratio of this class against the recorded one is positive if they do.
     """
     data, labels = training.data, training.data.labels[0].numpy()
-    if data.evidence is None or is_trusted(data):
+    if data.evidence is None or data.is_trusted:
         return ()
     row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
     recorded, belief = labels[row, step, annotator].astype(int), true[row, step]
@@ -302,7 +302,6 @@ MAX_DOUBTFUL = 0.25  # by hand: share of the labels whose true class may have ch
 MAX_EXCHANGED = 0.36  # by hand: share of labels that would be right if the classes had exchanged their names
 MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels outside the most common class that the clock predicts
 MIN_CLOCK_SHARE = 0.9  # by hand: of what the networks tell beyond the most common class; noise lowers both alike
-TRUSTED_LABELS = 30  # by hand: with as many, Q is known from them
 
 
 def check_information(training: TrainingEvidence, expected: ExpectedCounts) -> Diagnostic:
@@ -317,7 +316,7 @@ def check_information(training: TrainingEvidence, expected: ExpectedCounts) -> D
         classes = training.data.n_classes
         n_parameters = 2 * classes * (classes - 1) + classes
         t = float((gains.sum() - n_parameters) / np.sqrt(len(gains) * gains.var(ddof=1)).clip(1e-9))
-    bad = t < MIN_GAIN_T and not is_trusted(training.data)
+    bad = t < MIN_GAIN_T and not training.data.is_trusted
     sound = "Features or neighbouring labels predict the labels better than class frequencies do."
     doubt = "Neither features nor neighbouring labels predict the labels clearly better than class frequencies do."
     return _judge("information", bad, sound, doubt, "Give better features or some trusted labels.", denies=True)
@@ -340,13 +339,13 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     of_class = counts.sum(1)
     right, share = np.diagonal(counts) / of_class.clip(1e-9), of_class / of_class.sum().clip(1e-9)
     # Classes that are hardly recorded as such more often than not, so that their names are in doubt.
-    doubtful = (of_class > 0) & (right < MIN_RIGHT) & (not is_trusted(training.data))
+    doubtful = (of_class > 0) & (right < MIN_RIGHT) & (not training.data.is_trusted)
     worst = int(np.where(share > 0, right, 1.0).argmin())
     others = counts / of_class[:, None].clip(1e-9) * share[:, None]
     np.fill_diagonal(others, -1.0)
     exchanged = float(others[linear_sum_assignment(-others)].sum())  # right labels if classes had exchanged names
     edge = share[doubtful].sum() > MAX_DOUBTFUL or exchanged > MAX_EXCHANGED
-    bad = bool(edge) and not is_trusted(training.data)
+    bad = bool(edge) and not training.data.is_trusted
     summary = f"True {class_names[worst]!r} is recorded as such in {100 * right[worst]:.0f} % of cases"
     doubt = f"{summary}. The audit assumes that each class is right more often than not, which may not hold here."
     if not bad and doubtful.any():
@@ -364,7 +363,7 @@ def check_confounding(training: TrainingEvidence) -> Diagnostic:
     by_clock, by_networks, most_common = clock_accuracy(training)
     gain = by_clock - most_common
     large = gain > MIN_CLOCK_GAIN * (1 - most_common)
-    bad = large and gain > MIN_CLOCK_SHARE * (by_networks - most_common) and not is_trusted(training.data)
+    bad = large and gain > MIN_CLOCK_SHARE * (by_networks - most_common) and not training.data.is_trusted
     summary = f"The clock alone predicts {100 * by_clock:.0f} % of the labels of other sequences"
     doubt = (
         f"{summary}, features {100 * by_networks:.0f} %: classes occur at fixed moments, as in a protocol. A class "
@@ -393,8 +392,3 @@ def clock_accuracy(training: TrainingEvidence) -> tuple[float, float, float]:
     if data.evidence is not None:
         by_networks = float((data.evidence[0].numpy()[row, step].argmax(-1) == codes).mean())
     return by_clock, by_networks, float(overall.max() / overall.sum())
-
-
-def is_trusted(data: ChainData) -> bool:
-    """Whether some labels are known to be right."""
-    return data.trusted is not None and int((data.trusted >= 0).sum()) >= TRUSTED_LABELS

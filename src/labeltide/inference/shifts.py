@@ -97,6 +97,14 @@ class Shifts(ShortRepr):
         It includes how much signals and annotators differ anyway; NaN with fewer than 20 clear changes.
     annotators : tuple of Shifts
         The same for each annotator, where there are several.
+
+    Examples
+    --------
+    >>> import labeltide as lt
+    >>> import numpy as np
+    >>> study = lt.make_sequences(n=20, n_steps=200, n_features=3, stay=0.95, random_state=0)
+    >>> lt.find_shifts(study.features, np.roll(study.clean_labels, 4, axis=1)).interval
+    (4, 4)
     """
 
     lag: int | None
