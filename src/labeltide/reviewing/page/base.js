@@ -44,13 +44,13 @@ export function percent(share) {
 export const counted = (amount) => amount.toLocaleString('en');
 
 export function alarm(sentence, again) {
-  const element = byId('alert');
-  element.hidden = !sentence;
-  element.textContent = sentence || '';
+  const panel = byId('alert');
+  panel.hidden = !sentence;
+  panel.textContent = sentence || '';
   if (again) {
     const button = element('button', { type: 'button' }, 'Try again');
     button.addEventListener('click', again);
-    element.append(button);
+    panel.append(button);
   }
 }
 

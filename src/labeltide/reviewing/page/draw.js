@@ -40,9 +40,9 @@ export function scaled(value) {
   return Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(Number(value.toPrecision(4)));
 }
 
-// Draws into `element`; `chosen` are the first and last step that a decision is about.
-export function drawItem(element, view, classes, chosen, mark) {
-  const width = Math.max(320, element.clientWidth - 10);
+// Draws into `panel`; `chosen` are the first and last step that a decision is about.
+export function drawItem(panel, view, classes, chosen, mark) {
+  const width = Math.max(320, panel.clientWidth - 10);
   const lanes = lanesOf(view, classes), total = view.window.times.length;
   const height = lanes.reduce((sum, lane) => sum + HEAD + lane.height + GAP, TOP) + AXIS;
   const svg = drawn('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'Signals and labels around the item; described below' });
@@ -60,7 +60,7 @@ export function drawItem(element, view, classes, chosen, mark) {
   const at = x(mark + 0.5);
   svg.append(drawn('path', { class: 'pointer', d: `M${(at - 6).toFixed(1)} 2h12l-6 9z` }), drawn('path', { class: 'mark', d: `M${at.toFixed(1)} ${TOP}V${bottom}` }));
   drawTimes(svg, view.window.times, { x, top: bottom, width });
-  element.replaceChildren(svg);
+  panel.replaceChildren(svg);
   return (event) => {
     const frame = svg.getBoundingClientRect();
     const step = Math.floor(((event.clientX - frame.left) / frame.width * width - PAD) / inner * total);

@@ -108,15 +108,15 @@ function describe(view, span, recorded) {
 }
 
 function showModel(model) {
-  const element = byId('model');
-  element.hidden = !model;
-  if (!model) { element.replaceChildren(); return; }
+  const panel = byId('model');
+  panel.hidden = !model;
+  if (!model) { panel.replaceChildren(); return; }
   const kind = model.kind === 'sample' ? 'Drawn at random, for the guarantee' : 'Likely wrong';
   const parts = [element('p', { class: 'note' }, `${kind}. The model thinks:`), element('p', { class: 'answer' }, `${className(model.suggested)}, ${chance(model.sure)}`)];
   if (model.right !== null) parts.push(element('p', {}, `Probability that the recorded label is right: ${chance(model.right)}.`));
   if (model.reason) parts.push(element('p', { class: 'note' }, shorten(model.reason, 400)));
   if (model.contested !== null && model.contested !== undefined) parts.push(element('p', { class: 'note' }, `Probability that another expert would disagree: ${chance(Number(model.contested))}.`));
-  element.replaceChildren(...parts);
+  panel.replaceChildren(...parts);
 }
 
 function outcome(decision) {
