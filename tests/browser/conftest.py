@@ -58,7 +58,7 @@ def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Callable[..., Visit]
 
     def open_page(name: str = "plain", width: int = 1200, height: int = 900, **context: Any) -> Visit:
         around = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **context)
-        around.set_default_timeout(10_000)
+        around.set_default_timeout(30_000)
         page = around.new_page()
         made = Visit(page)
         page.on("console", lambda message: made.complaints.append(f"{message.type}: {message.text}"))

@@ -32,7 +32,7 @@ def left(page):
 
 
 def downloaded(page):
-    with page.expect_download() as found:
+    with page.expect_download(timeout=60_000) as found:  # a busy machine takes its time
         page.click("#download")
     text = found.value.path().read_text(encoding="utf-8-sig")
     assert found.value.suggested_filename == "issues-selection.csv"

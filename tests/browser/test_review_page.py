@@ -59,7 +59,7 @@ def visit_review(browser: Any) -> Iterator[Callable[..., Reviewer]]:
 
     def visit(address: str, *, may_complain: bool = False, **context: Any) -> Reviewer:
         around = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | context))
-        around.set_default_timeout(15_000)
+        around.set_default_timeout(30_000)
         page = around.new_page()
         complaints: list[str] = []
         requests: list[str] = []
