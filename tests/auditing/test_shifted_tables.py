@@ -39,6 +39,16 @@ def test_late_labels_of_a_table_are_named_where_they_are_wrong(late_audit):
     assert flagged[has_label & ~wrong].mean() < 0.02
 
 
+def test_labels_that_seem_early_are_not_listed_as_signals_may_lag(tmp_path):
+    study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
+    early = np.roll(study.clean_labels, -5, axis=1)
+    early[:, -5:] = early[:, -6:-5]
+    audit = lt.audit(timed(study, early), fast=True)
+    assert set(audit.to_frame()["shift"]) == {-5}
+    assert audit.summary["issues"]["by_kind"]["misaligned"] == 0
+    assert "early by 5 steps (25 min), unless the signals lag\n" in str(audit).replace("\N{NO-BREAK SPACE}", " ")
+
+
 def test_the_page_says_that_labels_are_late(late_audit):
     folder, _, audit = late_audit
     assert "late by 5 steps" in str(audit)

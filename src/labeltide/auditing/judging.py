@@ -146,11 +146,12 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
         shift[who >= 0] = table.shift[table.sequence_of_step[step], who][who >= 0]
     of_steps, moved = table.from_steps(table.labels), None if table.moved is None else table.from_steps(table.moved)
     misaligned = is_misaligned(of_steps, moved, suggested)
+    lagging = (shift < 0) & (shift == job.shifts.common[who])  # labels that are early, or right beside signals that lag
     runs = run_lengths((of_steps >= 0) & (of_steps != suggested[:, None]), table.sequence_of_step)
     support |= np.minimum(runs, 15).astype(np.uint64)[step, who] << np.uint64(SHIFTS["run"])
     support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
     support[(support & np.uint64(1)) == 0] = 0
-    support[~(job.may_name[code, suggested[step]] | misaligned[step, who])] = 0
+    support[np.where(misaligned[step, who], lagging, ~job.may_name[code, suggested[step]])] = 0
     titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
     columns = {
         "row": pa.array(numbers[table.line_row]),

@@ -128,10 +128,11 @@ def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
 
 
 def misaligned(audit: Mapping[str, Any]) -> str:
-    """About 24 % of the labels belong to another step; empty where that is not known."""
+    """About 24 % of the labels belong to another step, or the signals lag; empty where nothing is known."""
+    if int(timing(audit).get("assumed") or 0) < 0:
+        return ", unless the signals lag"
     share = number((audit["issues"].get("by_kind") or {}).get("misaligned")) / audit["table"]["labels"]
-    lag = ", unless the signals lag" if int(timing(audit).get("assumed") or 0) < 0 else ""
-    return f": about {percent(share)} of them belong to another step{lag}" if share > 0 else ""
+    return f": about {percent(share)} of them belong to another step" if share > 0 else ""
 
 
 def _timing(audit: Mapping[str, Any]) -> list[Card]:
@@ -140,8 +141,8 @@ def _timing(audit: Mapping[str, Any]) -> list[Card]:
     answer = timing_words(audit)
     detail = (
         f"{timing(audit)['sentence']} The audit moved the labels by this shift, so that each is compared with the "
-        "signals of its own step. Labels that seem early may be right where signals lag. labeltide apply --align "
-        "writes the table with moved labels."
+        "signals of its own step. Where all labels seem early, the signals may lag instead, so that none is listed "
+        "for its timing. labeltide apply --align writes the table with moved labels."
     )
     return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
 
