@@ -72,8 +72,9 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
     lines = {name: audit.labels[name].to_numpy() for name in ("row", "is_issue", "recorded")}
     named, was, supported = lines["is_issue"], replaced[lines["row"]], agree[lines["row"]] > 0.5
     classes = lines["recorded"].astype(str)
+    kept = named & ~was & supported  # false alarms by the opinion of others
     by_class = {
-        str(each): [int((named & (classes == each)).sum()), int((named & was & (classes == each)).sum())]
+        str(each): [int((part & (classes == each)).sum()) for part in (named, named & was, kept)]
         for each in np.unique(classes[named])
     }
     untold = np.isnan(agree).all()
@@ -85,8 +86,8 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
         **read_audit(audit),
         "named": int(named.sum()),
         "named, replaced": int((named & was).sum()),
-        "named, others agree": None if untold else int((named & ~was & supported).sum()),
-        "by class: named, replaced": by_class,
+        "named, others agree": None if untold else int(kept.sum()),
+        "by class: named, replaced, others agree": by_class,
         "errors found": float(named[was].mean()) if was.any() else None,
         "expected false alarms": audit.summary["issues"]["expected_false_alarms"],
         "seconds": time.monotonic() - began,
@@ -241,9 +242,10 @@ def write_page(folder: Path) -> None:
         lines += [
             f"Up to {DRAWS} draws of replaced labels. *Right at least*: replaced labels among named ones; other named",
             "labels may be wrong as well. *Others agree*: named labels that were not replaced and that most other",
-            "experts recorded, too: false alarms by their opinion.",
+            "experts recorded, too: false alarms by their opinion. *Worst class*: the one with the most other named",
+            "labels, of 50 named or more.",
             "",
-            "| data | replaced | stated | named | right at least | others agree | worst class of 50 named or more |",
+            "| data | replaced | stated | named | right at least | others agree | worst class |",
             "|---|--:|---|--:|--:|--:|---|",
             *map(draw_line, drawn),
             "",
@@ -259,8 +261,12 @@ def draw_line(record: dict[str, Any]) -> str:
     named, right = record["named"], record["named, replaced"]
     stated = f"{record['rate']:.1%} ({record['lower']:.1%} to {record['upper']:.1%}), {record['answer']}"
     agree = record["named, others agree"]
-    large = {k: hit / n for k, (n, hit) in record["by class: named, replaced"].items() if n >= 50}
-    worst = min(large, key=large.__getitem__) if large else None
+    large = {k: counts for k, counts in record["by class: named, replaced, others agree"].items() if counts[0] >= 50}
+    worst = min(large, key=lambda name: large[name][1] / large[name][0]) if large else None
+    of_class = ""
+    if worst is not None:
+        n, hit, others = large[worst]
+        of_class = f"{worst}: {hit / n:.0%}" + (f", others agree {others / n:.0%}" if agree is not None else "")
     cells = [
         record["data"],
         f"{record['replaced']:.0%}",
@@ -268,7 +274,7 @@ def draw_line(record: dict[str, Any]) -> str:
         f"{named:,}",
         f"{right / named:.0%}" if named else "",
         f"{agree / named:.0%}" if named and agree is not None else "",
-        f"{worst}: {large[worst]:.0%}" if worst is not None else "",
+        of_class,
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -280,8 +286,6 @@ def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
         "number is the upper end of their interval. *Fit*: the share of the fitted model, in runs or not. *Response*:",
         "rise of the stated share, 0 where none is stated, for what was added. *Recur*: flags on untouched labels that",
         "the next seed raises again. N2 before and after: the mean estimated error rate of N2 on either side of 4 h.",
-        "Sleep-EDF at commit 2d1afce, 2026-11-19; moments have been rounded to a hundredth of the clock since. Dreem",
-        "of 2026-11-18, before the first line named the form of a change.",
         "*Bouts* of all stages: before labels were changed / as recorded / as corrected, first seed.",
         "",
         "| data | | stated, by seed | fit | response | of the fit | step, h | N2 before | after | AUC | named "
