@@ -59,13 +59,13 @@ def test_an_estimate_at_the_edge_is_seen():
 
 
 def test_a_rare_class_that_is_mostly_recorded_as_another_is_in_doubt():
-    """Of the rare third class 30 % are recorded as such: its labels are not named, the share may be stated."""
+    """Of the rare third class 30 % are recorded as such: no label is suggested to be one, the share may be stated."""
     matrices = np.tile(np.array([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.7, 0.3]]), (STEPS, 1, 1))
     shares = np.tile([0.47, 0.47, 0.06], (STEPS, 1))
     training, expected = fitted(SimulatedStudy(matrices, n=150, stay=0.9, sharpness=4.0), shares=shares)
     check = check_mostly_right(training, expected, ["a", "b", "c"])
     assert (check.is_warning, check.denies, "'c'" in check.sentence) == (True, False, True)
-    assert check.unnamed == check.unsuggested == (2,)
+    assert (check.unnamed, check.unsuggested) == ((), (2,))
 
 
 def test_classes_at_fixed_moments_are_confounded_with_the_clock():

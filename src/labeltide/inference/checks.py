@@ -350,10 +350,10 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     doubt = f"{summary}. The audit assumes that each class is right more often than not, which may not hold here."
     if not bad and doubtful.any():
         names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
-        sentence = f"{summary}. Its name is in doubt: labels recorded as or suggested to be {names} are not listed."
+        sentence = f"{summary}. Its name is in doubt: no label is suggested to be {names}."
         codes = tuple(np.flatnonzero(doubtful).tolist())
         advice = f"Give some trusted labels of {names}."
-        return Diagnostic("mostly_right", True, sentence, advice, unnamed=codes, unsuggested=codes)
+        return Diagnostic("mostly_right", True, sentence, advice, unsuggested=codes)
     sound = f"{summary}, the least of all classes."
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
 
