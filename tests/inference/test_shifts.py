@@ -1,5 +1,8 @@
 """Late labels and shifted recordings: found where they are, not found where they are not."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -208,6 +211,15 @@ def test_an_audit_of_late_labels_judges_each_label_at_its_own_step(study, late_f
     assert (audit.suggested == study.clean_labels)[y >= 0].mean() > 0.97
     assert audit.is_issue[wrong].mean() > 0.9
     assert audit.is_issue[~wrong & (y >= 0)].mean() < 0.02
+
+
+@pytest.mark.parametrize(("lag", "listed"), [(4, True), (-4, False)])
+def test_no_label_is_listed_where_all_seem_early(study, late_fit, lag, listed):
+    """Signals that lag look the same as early labels."""
+    y, clf = late_fit
+    audit = replace(clf.audit(study.features, y), may_name=False, fit=SimpleNamespace(lags_=np.array([lag])))
+    assert audit.is_issue.any() == listed
+    assert (audit.corrected() != y).any() == listed
 
 
 def test_labels_stay_where_they_are_without_align(study, late_fit):

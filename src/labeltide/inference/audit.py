@@ -305,7 +305,9 @@ class LabelAudit(LabelAuditDisplay):
     @property
     def _may_change(self) -> np.ndarray:
         named = np.asarray(self.may_name)
-        return self.is_misaligned | (named[self.labels, self._suggested[..., None]] if named.ndim else named)
+        named = named[self.labels, self._suggested[..., None]] if named.ndim else named
+        # Where all labels seem early, the signals may lag instead.
+        return np.where(self.is_misaligned, not np.all(np.less(getattr(self.fit, "lags_", 0), 0)), named)
 
     @cached_property
     def is_misaligned(self) -> np.ndarray:
