@@ -24,7 +24,7 @@ from labeltide_bench.studies.recorded import labels_of, measure_recorded
 from labeltide_bench.studies.records import RECORD_FORMAT
 
 
-def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path, device: str) -> list[dict[str, Any]]:
+def run_fleet(plan: FleetPlan, data: Path, checkpoint: Path | None, device: str) -> list[dict[str, Any]]:
     """Train all runs of a fleet together and measure each."""
     spec, method = plan.runs[0].dataset, plan.runs[0].method
     split, settings = load_once(spec, data, plan.runs[0].fold), method.settings_for(spec)
@@ -98,7 +98,7 @@ def _measured(
 
 
 def _estimator(
-    run: PlannedRun, drawn: RecordedLabels, settings: dict[str, Any], device: str, checkpoint: Path
+    run: PlannedRun, drawn: RecordedLabels, settings: dict[str, Any], device: str, checkpoint: Path | None
 ) -> NoisyLabelClassifier:
     # The inputs of the paper and of the records are not standardised; a study may ask for it.
     settings = {"standardize": False, **settings, "random_state": run.draw, "device": device, "checkpoint": checkpoint}
