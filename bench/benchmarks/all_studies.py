@@ -222,11 +222,11 @@ def run(data: Path, out: Path, minutes: float, gpu: int, tide: int, cpu: int) ->
         worker.kill()
 
 
-def collect(out: Path) -> None:
-    """Write the records of each study of which there are any, in place of those in its folder."""
+def collect(out: Path, studies: Sequence[str]) -> None:
+    """Write the records of these studies of which there are any, in place of those in their folders."""
     found = {record.pop("identity"): record for record in read_lines(out)}
-    for name, below in FOLDERS.items():
-        study, folder = read_study(STUDIES / f"{name}.toml"), RESULTS / below
+    for name in studies:
+        study, folder = read_study(STUDIES / f"{name}.toml"), RESULTS / FOLDERS[name]
         runs = [run for each in planned(study) for run in each]
         records = [_of_study(study, run, found[key]) for run in runs if (key := identity(run)) in found]
         print(f"{name:18} {len(records):6} of {len(runs)}")
@@ -266,6 +266,9 @@ def main() -> None:
     parser.add_argument("--gpu", type=int, default=5, help="processes on the GPU, which begin with the paper's methods")
     parser.add_argument("--tide", type=int, default=2, help="processes on the GPU that begin with tide")
     parser.add_argument("--cpu", type=int, default=9, help="processes on one core each, for tide alone")
+    parser.add_argument(
+        "--studies", nargs="*", choices=FOLDERS, default=list(FOLDERS), help="whose records are written"
+    )
     for name, kind in (("plan", str), ("device", str), ("number", int), ("until", float)):
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)  # of a process
     chosen = parser.parse_args()
@@ -274,7 +277,7 @@ def main() -> None:
     elif chosen.what == "work":
         work(chosen.plan, chosen.device, chosen.number, chosen.data, chosen.out, chosen.until)
     else:
-        collect(chosen.out)
+        collect(chosen.out, chosen.studies)
 
 
 if __name__ == "__main__":
