@@ -231,11 +231,12 @@ def collect(out: Path, studies: Sequence[str]) -> None:
         records = [_of_study(study, run, found[key]) for run in runs if (key := identity(run)) in found]
         print(f"{name:18} {len(records):6} of {len(runs)}")
         if records:
+            folder.mkdir(parents=True, exist_ok=True)
             for old in folder.glob("records*"):
                 old.unlink()
             (folder / "study.toml").write_text(study.text, encoding="utf-8")
             append_records(folder, records)
-            pack_records(folder, arrays=name in WITH_CURVES)
+            pack_records(folder)
 
 
 def _of_study(study: Study, run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
