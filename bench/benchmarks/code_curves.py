@@ -24,7 +24,8 @@ Made by `python bench/benchmarks/code_curves.py` from `paper/figures` (the objec
 `paper/code` (the objectives of the published code, for `continuous` with its network of Q), the same five draws,
 58 levels of six shapes. Mean absolute difference from the published curve in points, bias (ours minus the paper's), how
 many of our means lie in the paper's band, and at how many levels the code's objective is the nearer. The published
-figures show no error of Q for `discontinuous`; those of blinking lack one level.
+figures show no error of Q for `discontinuous`; those of blinking lack one level, and levels without a mean of Q in one
+of the two are left out.
 
 | data set | measure | method | text | bias | in band | code | bias | in band | code nearer |
 |---|---|---|--:|--:|--:|--:|--:|--:|--:|
@@ -44,7 +45,9 @@ def main() -> None:
 
 def compare(figure: PaperFigure, method: str, text: Sequence[Run], code: Sequence[Run]) -> str:
     """One line of the table; empty where the figure has no curve of the method."""
-    ours, theirs = (differences(figure, method, runs) for runs in (text, code))
+    both = [differences(figure, method, runs) for runs in (text, code)]
+    finite = np.isfinite(both).all(axis=(0, 2))  # Q as in the code is not a number where a determinant was
+    ours, theirs = (each[finite] for each in both)
     if not len(ours):
         return ""
     nearer = int((abs(theirs[:, 0]) < abs(ours[:, 0])).sum())
@@ -57,7 +60,7 @@ def differences(figure: PaperFigure, method: str, runs: Sequence[Run]) -> np.nda
     """Ours minus the paper's, and whether it is in the paper's band: (levels, 2)."""
     matched = match_figure(figure, make_cells(runs))
     points = [point for shape in SHAPES for point in matched.points(method, shape)]
-    return np.array([(p.difference, p.is_in_band) for p in points if np.isfinite(p.difference)])
+    return np.array([(p.difference, p.is_in_band) for p in points]).reshape(-1, 2)
 
 
 if __name__ == "__main__":
