@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import labeltide as lt
+from labeltide.estimators import fit_fleet, tide
+from labeltide.estimators.cross_fit import cross_fit
 from labeltide.training import reversal
 
 N, STEPS = 60, 20
@@ -55,6 +57,25 @@ def test_runs_of_errors_are_told_from_single_ones(study, fitted):
     X, _, recorded, _, _ = study
     assert fitted.chain_.bursts == 0
     assert fit(X, recorded[0.8]).chain_.bursts > 0.5
+
+
+def test_networks_learn_again_where_labels_only_looked_clean(study, monkeypatch):
+    X, _, recorded, _, _ = study
+    stages = []
+
+    def spy(fleet_fit, folds, noise, stage):
+        stages.append(stage)
+        return cross_fit(fleet_fit, folds, noise, stage)
+
+    monkeypatch.setattr(tide, "cross_fit", spy)
+    labels = [recorded[0.0], recorded[0.8]]
+    alone = [fit(X, each) for each in labels]
+    assert stages == ["cross-fit", "cross-fit", "cross-fit again"]
+    estimators = [lt.TideClassifier(epochs=40, random_state=0, device="cpu") for _ in labels]
+    fit_fleet(estimators, X, labels)
+    for one, of_fleet in zip(alone, estimators, strict=True):
+        np.testing.assert_allclose(of_fleet.noise_matrices_, one.noise_matrices_, atol=1e-5)
+        np.testing.assert_array_equal(of_fleet.predict(X), one.predict(X))
 
 
 def test_one_network_can_stand_for_the_ensemble(study, fitted):

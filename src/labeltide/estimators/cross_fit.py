@@ -27,7 +27,7 @@ TILE_ROWS = 8  # rows that the compiled GRU takes together
 
 
 def cross_fit(
-    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise
+    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str = "cross-fit"
 ) -> tuple[Tensor, Tensor | None, tuple[SequenceModel, ...]]:
     """Out-of-fold log-probabilities (fits, rows, steps, classes), and the networks that gave them.
 
@@ -35,12 +35,12 @@ def cross_fit(
     informative about its label as the past. The predictions of the latter alone come second; None without them.
     Networks without memory, which judge every step by itself, would learn the same twice.
     """
-    first = prepare_training(fleet_fit, folds, noise, "cross-fit")
+    first = prepare_training(fleet_fit, folds, noise, stage)
     if not first.model.is_causal or not _has_memory(first.model, fleet_fit.data):
         train_all([first])
         return *predict_out_of_fold(first.fleet_fit, first.model, folds), (first.model,)
     reversed_fit = replace(fleet_fit, data=_reverse(fleet_fit.data))
-    second = prepare_training(reversed_fit, folds, noise, "cross-fit, backwards")
+    second = prepare_training(reversed_fit, folds, noise, f"{stage}, backwards")
     train_all([first, second])
     backwards = (second.fleet_fit, second.model)
     return *predict_out_of_fold(first.fleet_fit, first.model, folds, backwards), (first.model, second.model)

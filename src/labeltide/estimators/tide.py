@@ -18,13 +18,15 @@ from torch import Tensor
 from labeltide import _validation
 from labeltide._clock import Cells, Period, one_period
 from labeltide._fleet import stack
-from labeltide.chain.em import choose_noise, flat_chain, join_evidence, label_chain
+from labeltide.chain.em import NoiseMixture, choose_noise, flat_chain, join_evidence, label_chain
 from labeltide.chain.passes import (
     Chain,
     ChainData,
     ChainParameters,
     Members,
     TrainingEvidence,
+    cat_parameters,
+    expect,
     informedness,
     posteriors,
 )
@@ -76,8 +78,9 @@ CHAIN_POINTS = ((12, 128), (39, 48), (127, 24))  # by hand
 CLEAN_ERROR_RATE = 0.1  # by hand: by the labels alone, below which bursts of errors are suspected
 
 
-# From a first Q to out-of-fold log-probabilities, those of this and later steps alone, and the networks.
-Predict = Callable[[FixedNoise], tuple[Tensor, Tensor | None, tuple[SequenceModel, ...]]]
+# From a Q, and the name of the stage, to out-of-fold log-probabilities, those of this and later steps alone, and the
+# networks.
+Predict = Callable[[FixedNoise, str], tuple[Tensor, Tensor | None, tuple[SequenceModel, ...]]]
 
 
 def find_posterior(
@@ -101,25 +104,40 @@ def find_posterior(
     annotators = data.labels.shape[-1] if bool((shares > 0).sum(1).max() > 1) else 1
     chain = label_chain(data, fits, grid, period, annotators)
     all_known = data.trusted is not None and bool((data.trusted >= 0)[data.mask].all())
+    taught, looks_clean = chain.matrices, torch.zeros_like(index, dtype=torch.bool)
     if predict is not None and not all_known:
         # Labels that look clean by themselves may be clean, or have errors in bursts, which persist as true labels do.
         # Networks that are trained as if a quarter were wrong let the features decide
         # (docs/decisions/002-training-noise.md).
-        error_rate = 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))  # (fits,)
-        wary = flat_chain(len(error_rate), chain.matrices.shape[1], data).matrices
-        looks_clean = (error_rate < CLEAN_ERROR_RATE)[:, None, None, None, None]
-        taught = chain._replace(matrices=torch.where(looks_clean, wary, chain.matrices))
-        noise = _noise_function(data, taught, grid, period).to(folds.device)
-        log_probs, future, networks = predict(noise)
-        data = data.with_evidence(log_probs, informedness(taught.matrices), future)
-    if data.evidence is not None:
-        chain = join_evidence(data, fits, chain, grid, period, clusters)
-    chosen = choose_noise(data, fits, chain, folds, grid, period)
-    labels = posteriors(data, fits, chosen.parameters)
-    count = networks[0].members // len(folds) if networks else 0  # networks of one fit and direction
+        looks_clean = _error_rates(chain) < CLEAN_ERROR_RATE
+        wary = flat_chain(len(folds), chain.matrices.shape[1], data).matrices
+        taught = torch.where(looks_clean[:, None, None, None, None], wary, taught)
+    rounds: list[tuple[ChainData, tuple[SequenceModel, ...], NoiseMixture]] = []
+    likelihoods: list[Tensor] = []  # of the recorded labels of each fit
+    for stage in ("cross-fit", "cross-fit again"):
+        if predict is not None and not all_known:
+            noise = _noise_function(data, chain._replace(matrices=taught), grid, period).to(folds.device)
+            log_probs, future, networks = predict(noise, stage)
+            data = data.with_evidence(log_probs, informedness(taught), future)
+        joined = chain if data.evidence is None else join_evidence(data, fits, chain, grid, period, clusters)
+        chosen = choose_noise(data, fits, joined, folds, grid, period)
+        rounds.append((data, networks, chosen))
+        likelihoods.append(expect(data, fits, chosen.parameters).log_likelihood.sum(1))
+        # Where labels that looked clean turn out to be wrong, networks learn once more, from the Q that was found.
+        found = looks_clean & (_error_rates(chosen.parameters) >= CLEAN_ERROR_RATE)
+        if not found.any():
+            break
+        taught = torch.where(found[:, None, None, None, None], chosen.parameters.matrices, taught)
+    # Of two rounds that counts in which the recorded labels are likelier.
+    better = (likelihoods[-1] > likelihoods[0]).tolist()
+    labels = torch.stack([posteriors(data, fits, chosen.parameters) for data, _, chosen in rounds])
+    labels = torch.stack([labels[-1 if second else 0, fit] for fit, second in enumerate(better)])
+    chains: list[ChainParameters] = []
     learned: list[dict[str, Any]] = []
-    for fit in range(len(folds)):
-        parameters = chosen.parameters.take(torch.tensor([fit], device=folds.device)).cpu()
+    for fit, second in enumerate(better):
+        data, networks, chosen = rounds[-1 if second else 0]
+        chains.append(chosen.parameters.take(torch.tensor([fit], device=folds.device)))
+        parameters, count = chains[fit].cpu(), networks[0].members // len(folds) if networks else 0
         start, transition, power = (tensor[0].double().numpy() for tensor in parameters[:3])
         bursts = 0.0 if parameters.bursts is None else parameters.bursts.tolist()[0]
         evidence = TrainingEvidence(
@@ -142,7 +160,12 @@ def find_posterior(
                 "findings_": {},
             }
         )
-    return labels, _noise_function(data, chosen.parameters, grid, period).to(folds.device), learned
+    return labels, _noise_function(data, cat_parameters(chains), grid, period).to(folds.device), learned
+
+
+def _error_rates(chain: ChainParameters) -> Tensor:
+    """The mean rate of wrong labels of each fit."""
+    return 1 - chain.matrices.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3))
 
 
 def align_labels(fleet_fit: FleetFit) -> tuple[FleetFit, np.ndarray, list[list[Change]]]:
@@ -518,6 +541,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
 
     1. A hidden Markov model of the recorded labels alone, fitted by EM, gives a first Q(t). Where it finds hardly any
        errors, networks are trained as if a quarter of the labels were wrong: errors in bursts look like the truth.
+       Where step 4 then finds such errors, networks are trained once more, with the Q(t) that was found.
     2. Cross-fitting: networks are trained with the forward loss (Patrini and others 2017), each without a fifth of the
        sequences, on whose recorded labels it is stopped. With `clusters` in `fit`, each leaves out whole clusters.
     3. Their out-of-fold predictions P enter the hidden Markov model as evidence,
