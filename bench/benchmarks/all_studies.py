@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labeltide_bench.studies.packed import ARRAYS
-from labeltide_bench.studies.plan import FleetPlan, PlannedRun
+from labeltide_bench.studies.plan import FleetPlan, PlannedRun, plan_fleets
 from labeltide_bench.studies.records import append_records, pack_records
 from labeltide_bench.studies.run_fleet import run_fleet
 from labeltide_bench.studies.study import Study, read_study
@@ -52,7 +52,10 @@ FOLDERS = {  # of a study, below RESULTS
     "heavy-noise": "tide/heavy",
     "annotators": "annotators",
 }
-WITH_CURVES = ("paper-tables", "annotators")  # the records of all other studies keep no curves over time
+WITH_CURVES = (
+    "paper-tables",
+    "annotators",
+)  # all other records keep no curves, nor do those with settings as published
 TIDE = ("tide", "clean labels", "clean labels, same information")
 FLEET = {"paper": 1000, "tide": 60, "cpu": 4}  # most runs of a fleet
 
@@ -227,7 +230,7 @@ def collect(out: Path, studies: Sequence[str]) -> None:
     found = {record.pop("identity"): record for record in read_lines(out)}
     for name in studies:
         study, folder = read_study(STUDIES / f"{name}.toml"), RESULTS / FOLDERS[name]
-        runs = [run for each in planned(study) for run in each]
+        runs = [run for fleet in plan_fleets(study, study.n_runs) for run in fleet.runs if not run.dataset.optional]
         records = [_of_study(study, run, found[key]) for run in runs if (key := identity(run)) in found]
         print(f"{name:18} {len(records):6} of {len(runs)}")
         if records:
@@ -247,7 +250,9 @@ def _of_study(study: Study, run: PlannedRun, record: dict[str, Any]) -> dict[str
         for part in ("metrics", "over_time")
         if part in record
     }
-    return {**record, **parts, "key": run.key, "method": run.method.label, "dataset_info": about}
+    mine = {**record, **parts, "key": run.key, "method": run.method.label, "dataset_info": about}
+    has_curves = study.name in WITH_CURVES and not run.method.published
+    return {key: value for key, value in mine.items() if has_curves or key not in ARRAYS}
 
 
 def read_lines(out: Path) -> Iterator[dict[str, Any]]:
