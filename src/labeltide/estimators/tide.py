@@ -29,6 +29,7 @@ from labeltide.chain.passes import (
     expect,
     informedness,
     posteriors,
+    predictive_log_likelihood,
 )
 from labeltide.data.clusters import count_clusters, deal_units, splitting_units
 from labeltide.estimators.base import NoisyLabelClassifier
@@ -113,7 +114,7 @@ def find_posterior(
         wary = flat_chain(len(folds), chain.matrices.shape[1], data).matrices
         taught = torch.where(looks_clean[:, None, None, None, None], wary, taught)
     rounds: list[tuple[ChainData, tuple[SequenceModel, ...], NoiseMixture]] = []
-    likelihoods: list[Tensor] = []  # of the recorded labels of each fit
+    again = torch.zeros_like(looks_clean)
     for stage in ("cross-fit", "cross-fit again"):
         if predict is not None and not all_known:
             noise = _noise_function(data, chain._replace(matrices=taught), grid, period).to(folds.device)
@@ -122,20 +123,21 @@ def find_posterior(
         joined = chain if data.evidence is None else join_evidence(data, fits, chain, grid, period, clusters)
         chosen = choose_noise(data, fits, joined, folds, grid, period)
         rounds.append((data, networks, chosen))
-        likelihoods.append(expect(data, fits, chosen.parameters).log_likelihood.sum(1))
-        # Where labels that looked clean turn out to be wrong, networks learn once more, from the Q that was found.
-        found = looks_clean & (_error_rates(chosen.parameters) >= CLEAN_ERROR_RATE)
-        if not found.any():
+        if again.any():  # of two rounds that counts by which the recorded labels are likelier
+            first, second = (_score(data, fits, chosen.parameters) for data, _, chosen in rounds)
+            again &= second > first
             break
-        taught = torch.where(found[:, None, None, None, None], chosen.parameters.matrices, taught)
-    # Of two rounds that counts in which the recorded labels are likelier.
-    better = (likelihoods[-1] > likelihoods[0]).tolist()
-    labels = torch.stack([posteriors(data, fits, chosen.parameters) for data, _, chosen in rounds])
-    labels = torch.stack([labels[-1 if second else 0, fit] for fit, second in enumerate(better)])
+        # Where labels that looked clean turn out to be wrong, networks learn once more, from the Q that was found.
+        again = looks_clean & (_error_rates(chosen.parameters) >= CLEAN_ERROR_RATE)
+        if not again.any():
+            break
+        taught = torch.where(again[:, None, None, None, None], chosen.parameters.matrices, taught)
+    counts = [rounds[int(twice)] for twice in again.tolist()]  # the round of each fit
+    posterior = [posteriors(data, fits, chosen.parameters) for data, _, chosen in rounds]
+    labels = torch.stack([posterior[int(twice)][fit] for fit, twice in enumerate(again.tolist())])
     chains: list[ChainParameters] = []
     learned: list[dict[str, Any]] = []
-    for fit, second in enumerate(better):
-        data, networks, chosen = rounds[-1 if second else 0]
+    for fit, (data, networks, chosen) in enumerate(counts):
         chains.append(chosen.parameters.take(torch.tensor([fit], device=folds.device)))
         parameters, count = chains[fit].cpu(), networks[0].members // len(folds) if networks else 0
         start, transition, power = (tensor[0].double().numpy() for tensor in parameters[:3])
@@ -161,6 +163,12 @@ def find_posterior(
             }
         )
     return labels, _noise_function(data, cat_parameters(chains), grid, period).to(folds.device), learned
+
+
+def _score(data: ChainData, fits: Members, chain: ChainParameters) -> Tensor:
+    """The predictive log-likelihood of the recorded labels of each fit."""
+    reached = expect(data, fits, chain).log_likelihood
+    return predictive_log_likelihood(data, fits, chain, reached, fits.weights > 0).sum(1)
 
 
 def _error_rates(chain: ChainParameters) -> Tensor:
