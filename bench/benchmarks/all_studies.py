@@ -1,12 +1,13 @@
 """Run the studies within a given time: on a rented GPU and its cores, the most important fleets first.
 
-    python bench/benchmarks/all_studies.py run --data DATA --out OUT --minutes 25 --gpu 7 --cpu 9
+    python bench/benchmarks/all_studies.py run --data DATA --out OUT --minutes 25 --gpu 3 --tide 1 --cpu 11
     python bench/benchmarks/all_studies.py collect --out OUT
 
 `run` starts processes that take one fleet after the other, in the order of PAPER and of TIDE below. A fit that several
 studies share is run once, and then stands in the records of each. The same command continues what was interrupted.
-`collect` writes the records of each study to its folder below bench/results. The numbers are those of
-`labeltide bench`, but for the rounding that depends on the size of a fleet. Optional data sets are left out.
+`collect` writes the records of each study to its folder below bench/results, but not of those whose older records are
+whole. The numbers are those of `labeltide bench`, but for the rounding that depends on the size of a fleet. Optional
+data sets are left out.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ FOLDERS = {  # of a study, below RESULTS
     "heavy-noise": "tide/heavy",
     "annotators": "annotators",
 }
+PARTLY = ("ablation", "blinking")  # older records, run as a whole, are not replaced by a part of the study
 WITH_CURVES = (
     "paper-tables",
     "annotators",
@@ -127,7 +129,7 @@ PLANS = {
 
 
 def identity(run: PlannedRun) -> str:
-    """The same for two runs, also of two studies, that are one and the same fit with the same measures."""
+    """The same for two runs, also of two studies, that are one and the same fit; `collect` chooses the metrics."""
     dataset = replace(run.dataset, settings={}, note="", faithful=True, like=None)
     method = run.method
     parts = [repr(dataset), run.noise_key, run.draw, method.published, method.clean, method.same_information]
@@ -269,15 +271,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA"))
     parser.add_argument("--out", type=Path, required=True, help="folder for what is finished")
     parser.add_argument("--minutes", type=float, default=25)
-    parser.add_argument("--gpu", type=int, default=5, help="processes on the GPU, which begin with the paper's methods")
-    parser.add_argument("--tide", type=int, default=2, help="processes on the GPU that begin with tide")
-    parser.add_argument("--cpu", type=int, default=9, help="processes on one core each, for tide alone")
+    parser.add_argument("--gpu", type=int, default=3, help="processes on the GPU, which begin with the paper's methods")
+    parser.add_argument("--tide", type=int, default=1, help="processes on the GPU that begin with tide")
+    parser.add_argument("--cpu", type=int, default=11, help="processes on one core each, for tide alone")
     parser.add_argument(
         "--studies", nargs="*", choices=FOLDERS, default=list(FOLDERS), help="whose records are written"
     )
     for name, kind in (("plan", str), ("device", str), ("number", int), ("until", float)):
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)  # of a process
     chosen = parser.parse_args()
+    if chosen.data is None and chosen.what != "collect":
+        parser.error("Say where the data sets are: --data FOLDER, or LABELTIDE_DATA.")
     if chosen.what == "run":
         run(chosen.data, chosen.out, chosen.minutes, chosen.gpu, chosen.tide, chosen.cpu)
     elif chosen.what == "work":
