@@ -1,6 +1,6 @@
 r"""Simulation-based calibration of the inference, and how wrong each promise becomes where an assumption is broken.
 
-    python bench/benchmarks/calibration.py --studies 1000 --broken 100 --processes 16
+    python bench/benchmarks/calibration.py --studies 1000 --broken 60
     python bench/benchmarks/calibration.py --studies 0 --broken 0            # only the page, from the records
 
 Studies are drawn from the model itself: evidence P, true labels from the chain :math:`p(y_t = j \mid y_{t-1} = i, P)
@@ -446,7 +446,7 @@ def page(records: list[dict[str, Any]]) -> str:
     lines = [
         "# Simulation-based calibration",
         "",
-        "Made by `python bench/benchmarks/calibration.py --studies 1000 --broken 100 --processes 16`, which says how",
+        "Made by `python bench/benchmarks/calibration.py --studies 1000 --broken 60`, which says how",
         f"studies are drawn. {len(own):,} studies from the model itself, of {ROWS} sequences of {STEPS} steps of two",
         "or three classes.",
         "",
