@@ -21,10 +21,10 @@ from labeltide.noise.functions import FixedNoise
 
 
 def _one_direction(
-    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise
+    fleet_fit: FleetFit, folds: Tensor, noise: FixedNoise, stage: str = "cross-fit"
 ) -> tuple[Tensor, None, tuple[SequenceModel, ...]]:
     """Cross-fitting with networks that read every row forwards only."""
-    first = cross_fitting.prepare_training(fleet_fit, folds, noise, "cross-fit")
+    first = cross_fitting.prepare_training(fleet_fit, folds, noise, stage)
     train_all([first])
     return cross_fitting.predict_out_of_fold(first.fleet_fit, first.model, folds)[0], None, (first.model,)
 
