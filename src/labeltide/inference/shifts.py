@@ -320,11 +320,16 @@ def _sums(unit: _Unit, values: np.ndarray, n_classes: int, limit: int) -> np.nda
     return found
 
 
-def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> np.ndarray:
-    """Sums of the signals as deviations from their mean over the steps that meet a label at that shift."""
+def _centred_sums(unit: _Unit, n_classes: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of the signals as deviations from their mean over the steps that meet a label at that shift.
+
+    Second the labels of each class that meet a signal, (classes, shifts), at least half of all: a large shift at which
+    few are left does not win by chance, and one at which most are left does not lose for those that are not.
+    """
     both = _sums(unit, np.pad(unit.signals, ((0, 0), (0, 1)), constant_values=1), n_classes, limit)
-    sums, met = both[:, :-1], both[:, -1:]
-    return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1)
+    sums, met = both[:, :-1], both[:, -1:].round()
+    kept = np.maximum(met[:, 0], met[:, 0, limit : limit + 1] / 2)
+    return sums - met * sums.sum(0) / np.maximum(met.sum(0), 1), kept
 
 
 def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: int, seed: int) -> Shifts:
@@ -346,10 +351,11 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     else:
         owners = np.unique(owners[[unit.row for unit in units]], return_inverse=True)[1]
     counts = np.array([np.bincount(unit.labels[unit.labels >= 0], minlength=n_classes) for unit in units])
-    sums = np.zeros((n_classes, signals[0].shape[1], len(shifts)))
+    sums, met = np.zeros((n_classes, signals[0].shape[1], len(shifts))), np.zeros((n_classes, len(shifts)))
     for unit in units:
-        sums += _centred_sums(unit, n_classes, limit)
-    per_class, scale = np.maximum(counts.sum(0), 1)[:, None], counts.sum() * (n_classes - 1)
+        part, kept = _centred_sums(unit, n_classes, limit)
+        sums, met = sums + part, met + kept
+    per_class, scale = np.maximum(met, 1), met.sum(0) * (n_classes - 1)
     trace = (sums**2).sum(1) / per_class  # (classes, shifts)
     fit = trace.sum(0) / scale
     best = int(fit.argmax())
@@ -360,11 +366,13 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     sums_at_best = np.zeros((n_clusters, *sums.shape[:2]))
     cluster_counts = np.zeros((n_clusters, n_classes, 1))
     for unit, owner, count in zip(units, owners, counts[..., None], strict=True):
-        part = _centred_sums(unit, n_classes, limit)
-        influence[owner] += ((2 * (part * sums).sum(1) - trace * count) / per_class).sum(0)
+        part, kept = _centred_sums(unit, n_classes, limit)
+        influence[owner] += ((2 * (part * sums).sum(1) - trace * kept) / per_class).sum(0)
+        influence[owner] -= fit * kept.sum(0) * (n_classes - 1)
         sums_at_best[owner] += part[..., best]
         cluster_counts[owner] += count
-    means = (sums[..., best] - sums_at_best) / np.maximum(per_class - cluster_counts, 1)  # of all other clusters
+    # Class means of all other clusters.
+    means = (sums[..., best] - sums_at_best) / np.maximum(counts.sum(0)[:, None] - cluster_counts, 1)
 
     # The fit of each sequence at each shift, and of each cluster at the best one, to the class means of the others.
     evidence, gains = [], np.zeros(n_clusters)
