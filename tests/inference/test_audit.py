@@ -123,13 +123,17 @@ def test_pairs_of_classes_that_may_not_be_named_are_not_flagged():
     usual, _ = audit(fdr=0.5)
     first, *_ = np.argwhere(usual.is_issue)
     recorded, suggested = usual.labels[tuple(first)][0], list(usual.classes).index(usual.suggested[tuple(first)])
-    may_name = np.ones(2 * (len(usual.classes),), bool)
-    may_name[recorded, suggested] = False
+    may_name = np.ones((2, *2 * (len(usual.classes),)), bool)
+    may_name[:, recorded, suggested] = False
     fewer = replace(usual, may_name=may_name)
     pair = (usual.labels[..., 0] == recorded) & (usual.suggested == usual.classes[suggested])
     assert not fewer.is_issue[pair].any()
     assert fewer.is_issue.any()
     assert (fewer.corrected() == np.where(pair, usual.labels[..., 0], fewer.corrected())).all()
+    may_name[0], may_name[1] = False, True
+    in_runs = replace(usual, may_name=may_name)
+    assert set(in_runs.kind[in_runs.is_issue]) <= {"run"}
+    assert (in_runs.corrected() == usual.labels[..., 0]).all()
 
 
 def test_the_flagged_are_the_worst_and_as_many_as_allowed():

@@ -13,7 +13,16 @@ from labeltide.auditing.page import write_page
 from labeltide.auditing.page.summary import summary_text
 from labeltide.auditing.page.verdict import write_verdict
 from labeltide.inference.bands import interval_around
-from labeltide.inference.conclusion import CANNOT_BE_TOLD, NOT_SHOWN, SHOWN, Finding, conclude
+from labeltide.inference.conclusion import (
+    CANNOT_BE_TOLD,
+    NOT_SHOWN,
+    SHOWN,
+    Diagnostic,
+    Finding,
+    conclude,
+    conclude_noise,
+    named_pairs,
+)
 
 pytestmark = pytest.mark.usefixtures("few_replicates")
 
@@ -61,6 +70,21 @@ def test_noise_is_shown_where_its_test_rejects_and_no_check_denies_it(noisy):
     assert not conclude(noisy).names_labels
     noisy["diagnostics"] = [{"name": "bursts", "is_warning": True, "sentence": "They may come in runs.", "advice": ""}]
     assert conclude(noisy).noise == Finding(CANNOT_BE_TOLD, "They may come in runs.")
+
+
+def test_runs_are_the_reason_and_are_named_alone_where_planted_errors_are_lost_beside_them():
+    runs = Diagnostic("bursts", True, "They disagree in runs.")
+    lost = Diagnostic("planted", True, "Planted errors are lost.", denies=True)
+    copies = Diagnostic("copies", True, "Recordings are copies.", denies=True)
+    noise = conclude_noise(0.001, [runs, lost])
+    assert noise == Finding(CANNOT_BE_TOLD, runs.sentence)
+    others, in_runs = named_pairs(noise, [runs, lost, Diagnostic("planted class", True, "", unnamed=(1,))], 2)
+    assert not others.any()
+    assert in_runs.tolist() == [[True, True], [False, False]]
+    for checks in ([runs, lost, copies], [lost]):
+        noise = conclude_noise(0.001, checks)
+        assert noise.reason != runs.sentence
+        assert not named_pairs(noise, checks, 2).any()
 
 
 def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):

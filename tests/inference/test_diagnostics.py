@@ -89,7 +89,7 @@ def test_runs_of_errors_that_a_fit_leaves_out_are_mentioned():
     assert not training.parameters.bursts.any()
     check = check_bursts(training)
     assert check.is_warning
-    assert check.sentence.startswith("Mistakes may come in runs: about 18 % of the labels are then wrong.")
+    assert check.sentence.startswith("Labels and signals disagree at about 18 % of the steps, mostly in runs.")
 
 
 def test_a_class_that_grows_more_common_is_seen():

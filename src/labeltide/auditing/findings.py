@@ -296,7 +296,7 @@ class Totals:
             by_class=np.zeros((3, len(table.class_names))),
             by_sequence=np.zeros((2, len(table.sequence_names)), dtype=np.int64),
             by_annotator=np.zeros(len(table.annotator_names or ()), dtype=np.int64),
-            doubtful=np.logical_and(job.may_name.any(), ~job.may_name.any(0)),
+            doubtful=np.logical_and(job.may_name.any(), ~job.may_name.any((0, 1))),
             several=job.scorer.judge.several,
         )
 

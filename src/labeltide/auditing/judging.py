@@ -33,6 +33,7 @@ from labeltide.estimators.tide import FoldNetworks
 from labeltide.inference.audit import (
     BINS,
     KINDS,
+    RUN,
     Judge,
     LabelAudit,
     LabelCodes,
@@ -58,7 +59,7 @@ class JudgeJob:
     folder: Path | None  # where judged parts are written; None keeps them in `held`
     class_shares: np.ndarray  # (classes,): the mean posterior, with which error rates are averaged
     shifts: TableShifts  # by which labels of the table are moved to their time
-    may_name: np.ndarray  # bool (recorded, suggested): of other pairs, only labels at a wrong time are named
+    may_name: np.ndarray  # bool (others and runs, recorded, suggested): else only labels at a wrong time are named
     held: dict[int, pa.Table] = field(default_factory=dict)
 
     def has_part(self, number: int) -> bool:
@@ -151,7 +152,8 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     support |= np.minimum(runs, 15).astype(np.uint64)[step, who] << np.uint64(SHIFTS["run"])
     support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
     support[(support & np.uint64(1)) == 0] = 0
-    support[np.where(misaligned[step, who], lagging, ~job.may_name[code, suggested[step]])] = 0
+    in_runs = (_kinds(support) == KINDS.index(RUN)).astype(np.int64)
+    support[np.where(misaligned[step, who], lagging, ~job.may_name[in_runs, code, suggested[step]])] = 0
     titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
     columns = {
         "row": pa.array(numbers[table.line_row]),
@@ -371,8 +373,11 @@ def pack_support(support: Support) -> np.ndarray:
 
 def kinds_of(packed: np.ndarray, flagged: np.ndarray) -> pa.DictionaryArray:
     """The kind of each flagged label, null for the others."""
-    kinds = find_kinds(*(_part(packed, name).astype(np.int64) for name in ("run", "others", "moved")))
-    return pa.DictionaryArray.from_arrays(pa.array(kinds.astype(np.int8), mask=~flagged), pa.array(KINDS))
+    return pa.DictionaryArray.from_arrays(pa.array(_kinds(packed).astype(np.int8), mask=~flagged), pa.array(KINDS))
+
+
+def _kinds(packed: np.ndarray) -> np.ndarray:
+    return find_kinds(*(_part(packed, name).astype(np.int64) for name in ("run", "others", "moved")))
 
 
 def unpack_support(packed: np.ndarray) -> Support:

@@ -324,13 +324,13 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
     found = describe_noise_found(sample, estimator, (*study.checks, *study.shifts.check(), *given))
     findings = to_json({**found, "planted": [vars(each) for each in planted]})
     noise, false_alarms = noise_table(sample, estimator), estimator.clock_estimates_[0].false_alarms
-    conclusion = conclude(findings).to_json()
+    conclusion = conclude(findings)
     about, n_windows = study.about, len(study.windows)
     with stages.stage("judge"):
         with torch_on_one_thread():
             scorer = make_scorer(coded, sample, options.device)
             judged = judge_sample(scorer, sample, options.fdr, false_alarms)
-        may_name = named_pairs(bool(conclusion["names_labels"]), estimator.diagnostics_, len(sample.class_names))
+        may_name = named_pairs(conclusion.noise, estimator.diagnostics_, len(sample.class_names))
         judged = replace(judged, spend_fdr=options.spend_fdr, may_name=may_name)
         shares = judged.probabilities[judged.mask].mean(0)
         job = JudgeJob(whole, scorer, None if isinstance(whole, MemoryTable) else work, shares, study.shifts, may_name)
@@ -346,7 +346,7 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
                 **describe_run(options.command, {**stages.seconds, "write": stages.spent()}),
                 "table": {**about, "messages": [*about["messages"], *messages]},
                 "settings": describe_settings(sample, options, estimator, n_windows),
-                "conclusion": conclusion,
+                "conclusion": conclusion.to_json(),
                 **describe_whole(findings, whole, totals, planted, sample.moved is not None),
                 **described,
                 **({"recordings": study.recordings} if study.recordings else {}),

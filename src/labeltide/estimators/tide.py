@@ -53,7 +53,7 @@ from labeltide.inference.bands import (
     share_test,
 )
 from labeltide.inference.checks import diagnose
-from labeltide.inference.conclusion import SHOWN, Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
+from labeltide.inference.conclusion import Diagnostic, Finding, NoiseWarning, conclude_noise, named_pairs
 from labeltide.inference.shifts import Change, find_own_shifts, move_labels, settle_changes, soften_changes
 from labeltide.inference.temporality import (
     PartTemporality,
@@ -442,7 +442,7 @@ class InferenceResults:
 
         Classes that a check excludes are not named.
         """
-        pairs = named_pairs(self.conclusion_.answer == SHOWN, self._checks, len(self.classes_))
+        pairs = named_pairs(self.conclusion_, self._checks, len(self.classes_))
         return pairs if pairs.any() and not pairs.all() else bool(pairs.all())
 
     def _false_alarms(self) -> np.ndarray | None:

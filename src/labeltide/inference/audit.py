@@ -74,9 +74,9 @@ class LabelAudit(LabelAuditDisplay):
         Whether labels came with an annotator axis; if not, results have none.
     trusted : int8 array of shape (n, steps), optional
         True labels that were known beforehand, -1 elsewhere.
-    may_name : bool, or bool array of shape (classes, classes)
+    may_name : bool, or bool array of shape (2, classes, classes)
         False where the fit does not show that labels are wrong (`conclusion.py`); then none is flagged or corrected.
-        By recorded and suggested class where that differs.
+        By recorded and suggested class where that differs, first outside runs, then in runs.
     another : array of shape (n, steps, classes), optional
         Probability of each label that another annotator would record; the posterior stands in where it is left out.
     false_alarms : array, optional
@@ -305,7 +305,8 @@ class LabelAudit(LabelAuditDisplay):
     @property
     def _may_change(self) -> np.ndarray:
         named = np.asarray(self.may_name)
-        named = named[self.labels, self._suggested[..., None]] if named.ndim else named
+        if named.ndim:
+            named = named[(self._kinds == KINDS.index(RUN)).astype(int), self.labels, self._suggested[..., None]]
         # Where all labels seem early, the signals may lag instead.
         return np.where(self.is_misaligned, not np.all(np.less(getattr(self.fit, "lags_", 0), 0)), named)
 

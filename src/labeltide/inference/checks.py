@@ -184,8 +184,8 @@ def check_bursts(training: TrainingEvidence) -> Diagnostic:
         return Diagnostic("bursts", False, "Mistakes are isolated; they do not come in runs.")
     counts = expect(data, single, bursts[0]).counts[0].double().sum((0, 1))
     wrong = f"{100 * (1 - float(counts.trace() / counts.sum())):.0f} %"
-    doubt = f"Mistakes may come in runs: about {wrong} of the labels are then wrong. Or the signals mislead in runs."
-    return Diagnostic("bursts", True, doubt, "Review whole stretches in which labels and signals disagree.")
+    doubt = f"Labels and signals disagree at about {wrong} of the steps, mostly in runs. Either may be at fault."
+    return Diagnostic("bursts", True, doubt, "Review some 20 stretches in which they disagree: these will tell.")
 
 
 def check_balance(training: TrainingEvidence, true: np.ndarray, class_names: list[str]) -> Diagnostic:

@@ -2,7 +2,8 @@
 
 Each question has one of three answers. Wrong labels are "shown" where the tests reject that there are none, and then
 single labels may be named and corrected. They are "not shown" where the tests do not. They "cannot be told" where a
-check finds that nothing identifies them (`labeltide.inference.checks`), whatever the tests say.
+check finds that nothing identifies them (`labeltide.inference.checks`), whatever the tests say. If labels and signals
+disagree in runs, these are listed all the same: either of the two is at fault.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ def conclude_noise(p_value: float, checks: Sequence[Diagnostic]) -> Finding:
     """Whether labels are wrong, from the p-value of the null hypothesis that none is (NaN: not known) and the checks.
 
     A check that denies overrides the test. If it finds nothing, labels that do not fit their signals leave it open.
+    Runs in which labels and signals disagree are the reason before planted errors that are lost beside them.
     """
     warned = [check for check in checks if check.is_warning]
     denied = [check.sentence for check in warned if check.denies]
     unseen = [check.sentence for check in warned if check.name in UNSEEN]
+    if {check.name for check in warned if check.denies or check.name == "support"} <= {"planted"}:
+        unseen.sort(key=lambda sentence: sentence not in _runs(warned))
+        denied = [*_runs(warned), *denied] if denied else []
     if denied:  # the others are among the checks
         return Finding(CANNOT_BE_TOLD, denied[0])
     if not math.isfinite(p_value):
@@ -122,14 +127,23 @@ class Diagnostic:
     unsuggested: tuple[int, ...] = ()  # codes of classes; labels for which one of them is likelier are not named
 
 
-def named_pairs(shown: bool, checks: Sequence[Diagnostic], n_classes: int) -> np.ndarray:
-    """Which labels may be named, by recorded and likeliest class: bool of shape (classes, classes)."""
-    pairs = np.full((n_classes, n_classes), shown)
+def named_pairs(noise: Finding, checks: Sequence[Diagnostic], n_classes: int) -> np.ndarray:
+    """Which labels may be named, first others, then those in runs, by recorded and likeliest class.
+
+    Bool of shape (2, classes, classes). Where wrong labels cannot be told because of runs, only these are named.
+    """
+    shown = noise.answer == SHOWN
+    pairs = np.full((2, n_classes, n_classes), shown)
+    pairs[1] = shown or noise.reason in _runs(checks)
     for check in checks:
         if check.is_warning:
-            pairs[list(check.unnamed)] = False
-            pairs[:, list(check.unsuggested)] = False
+            pairs[:, list(check.unnamed)] = False
+            pairs[..., list(check.unsuggested)] = False
     return pairs
+
+
+def _runs(checks: Sequence[Diagnostic]) -> list[str]:
+    return [check.sentence for check in checks if check.is_warning and check.name == "bursts"]
 
 
 # Explanations of flagged labels: neighbours, other annotators and features that support another label, in words.

@@ -92,6 +92,13 @@ def untold(audit: Mapping[str, Any]) -> str:
     return noise.reason if noise.answer == CANNOT_BE_TOLD else ""
 
 
+def listed_runs(audit: Mapping[str, Any]) -> int:
+    """How many labels are listed where runs, in which labels and signals disagree, leave the share unknown."""
+    checks = audit.get("diagnostics") or []
+    is_cause = any(each["name"] == "bursts" and each["sentence"] == untold(audit) for each in checks)
+    return int((audit["issues"].get("by_kind") or {}).get("run") or 0) if is_cause else 0
+
+
 def is_temporal(audit: Mapping[str, Any]) -> bool:
     """Whether the data show that the noise changes over the clock."""
     return conclude(audit).changes[0].answer == SHOWN
@@ -244,7 +251,8 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
     rate, *ends = read_interval(noise, "rate")
     surely = f" (95 % interval {range_})" if (range_ := interval(*ends)) else ""
     if untold(audit):
-        detail = f"{untold(audit)} {NOTHING_NAMED}"
+        runs = f"{count(listed_runs(audit), 'label')} in such runs are listed to be looked at; none is corrected."
+        detail = f"{untold(audit)} {runs if listed_runs(audit) else NOTHING_NAMED}"
         return Card(question, "Cannot be estimated", detail, ("diagnostics", "What the checks mean"))
     if not is_noisy(audit):
         detail = f"The estimate is {percent(rate)}{surely}, which labels without mistakes could also produce."
@@ -371,6 +379,9 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     """The listed labels come before the plan, which gains for rare classes alone (`bench/results/flags/plan.md`)."""
     plan, issues, question = audit.get("plan") or [], audit["issues"], "What should I do next?"
     by_hand = "Check some stretches by hand"
+    if listed_runs(audit):
+        detail = "Review some 20 of them: then it is known whether labels or signals are at fault in such runs."
+        return Card(question, "Look at the listed runs", detail, ("issues", "The labels to check"))
     if untold(audit):
         named = f", {in_quotes(plan[0]['sequence'])} first" if plan else ""
         detail = (
