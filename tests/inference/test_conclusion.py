@@ -89,7 +89,8 @@ def test_runs_are_the_reason_and_are_named_alone_where_planted_errors_are_lost_b
 
 def test_a_check_that_denies_outweighs_the_tests_and_is_the_reason(noisy):
     why = "Nothing tells them apart."
-    noisy["diagnostics"] = [{"name": "information", "is_warning": True, "sentence": why, "advice": "", "denies": True}]
+    check = {"name": "identifiability", "is_warning": True, "sentence": why, "advice": "", "denies": True}
+    noisy["diagnostics"] = [check]
     conclusion = conclude(noisy)
     assert conclusion.noise.answer == conclusion.changes[0].answer == CANNOT_BE_TOLD
     assert conclusion.noise.reason == why

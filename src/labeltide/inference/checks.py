@@ -61,7 +61,6 @@ def diagnose(training: TrainingEvidence, class_names: list[str]) -> tuple[Diagno
     true = expected.posterior[0].double().numpy()  # (rows, steps, classes)
     return (
         check_confounding(training),
-        check_information(training, expected),
         check_mostly_right(training, expected, class_names),
         check_identifiability(training),
         *check_support(training),
@@ -296,41 +295,11 @@ def _tenths(data: ChainData) -> np.ndarray:
 
 # Each threshold separates sound from misleading studies; its value in the gap between them is by hand
 # (docs/decisions/016-when-nothing-can-be-told.md).
-MIN_GAIN_T = 2.0  # by hand: t value of the gain over label frequencies
 MIN_RIGHT = 0.55  # by hand: share of right labels of a true class under which its name is in doubt
 MAX_DOUBTFUL = 0.25  # by hand: share of the labels whose true class may have changed names
 MAX_EXCHANGED = 0.36  # by hand: share of labels that would be right if the classes had exchanged their names
 MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels outside the most common class that the clock predicts
 MIN_CLOCK_SHARE = 0.9  # by hand: of what the networks tell beyond the most common class; noise lowers both alike
-
-
-def check_information(training: TrainingEvidence, expected: ExpectedCounts) -> Diagnostic:
-    """Is the fitted model likelier than label frequencies? Likelihood ratio of non-nested models (Vuong 1989).
-
-    The gain, less the number of parameters of the chain (Akaike 1974), is counted in standard errors of clusters.
-    """
-    gain = expected.log_likelihood[0].double().numpy() - frequency_log_likelihood(training.data)
-    gains = np.bincount(_units(training)[0], gain)
-    t = 0.0
-    if len(gains) > 1:
-        classes = training.data.n_classes
-        n_parameters = 2 * classes * (classes - 1) + classes
-        t = float((gains.sum() - n_parameters) / np.sqrt(len(gains) * gains.var(ddof=1)).clip(1e-9))
-    bad = t < MIN_GAIN_T and not training.data.is_trusted
-    sound = "Features or neighbouring labels predict the labels better than class frequencies do."
-    doubt = "Neither features nor neighbouring labels predict the labels clearly better than class frequencies do."
-    return _judge("information", bad, sound, doubt, "Give better features or some trusted labels.", denies=True)
-
-
-def frequency_log_likelihood(data: ChainData) -> np.ndarray:
-    """Log-likelihood of each row's labels by the frequencies of each annotator in each tenth of the clock: (rows,)."""
-    labels = data.labels[0].numpy()
-    row, step, annotator = np.nonzero((labels >= 0) & data.mask.numpy()[..., None])
-    cell = annotator, _tenths(data)[row, step], labels[row, step, annotator]
-    counts = np.zeros((labels.shape[-1], CLOCK_TENTHS, data.n_classes))
-    np.add.at(counts, cell, 1.0)
-    shares = counts / counts.sum(-1, keepdims=True).clip(1e-9)
-    return np.bincount(row, np.log(shares[cell]), len(labels))
 
 
 def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, class_names: list[str]) -> Diagnostic:

@@ -78,7 +78,7 @@ def test_without_labels_in_runs_the_verdict_does_not_mention_them(audits):
 def test_where_no_label_may_be_named_no_list_is_advised(audits):
     clean = audits["clean"]
     unsure = clean | {"noise": clean["noise"] | {"rate_lower": 0.0, "rate_upper": 0.3}}
-    check = {"name": "information", "is_warning": True, "sentence": "No.", "advice": "", "denies": True}
+    check = {"name": "identifiability", "is_warning": True, "sentence": "No.", "advice": "", "denies": True}
     for audit in (unsure, audits["temporal"] | {"diagnostics": [check]}):
         card = write_verdict(audit).cards[-1]
         assert card.answer.startswith("Check some stretches by hand")

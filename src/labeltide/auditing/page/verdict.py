@@ -444,7 +444,6 @@ TITLES = {  # of diagnostics, by a part of their names; audit_parts.html says wh
     "delay": "Varying delays",
     "planted class": "Planted errors of a class",
     "planted": "Planted errors",
-    "information": "Information",
     "mostly_right": "Right more often than not",
     "confounding": "Clock and class",
     "circular": "Corrected by a model",
