@@ -44,8 +44,7 @@ class IgnoreClassifier(NoisyLabelClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.IgnoreClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     >>> clf.noise_at([0.5]).tolist()
     [[[1.0, 0.0], [0.0, 1.0]]]
@@ -80,8 +79,7 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.KnownNoiseClassifier(noise=noise, epochs=2, random_state=0).fit(data.features, data.labels)
     >>> clf.predict(data.features).shape
     (20, 10)
@@ -225,8 +223,7 @@ class AnchorClassifier(AnchorPointClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.AnchorClassifier(warm_up=2, epochs=2, random_state=0).fit(data.features, data.labels)
     >>> bool((clf.noise_at([0.0]) == clf.noise_at([1.0])).all())
     True
@@ -242,8 +239,7 @@ class PlugInClassifier(AnchorPointClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.PlugInClassifier(warm_up=2, epochs=2, random_state=0).fit(data.features, data.labels)
     >>> clf.noise_matrices_.shape  # a Q for each moment
     (10, 2, 2)
@@ -267,8 +263,7 @@ class VolMinClassifier(NoisyLabelClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.VolMinClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     >>> bool((clf.noise_at([0.0]) == clf.noise_at([1.0])).all())
     True
@@ -424,8 +419,7 @@ class DiscontinuousClassifier(LearnedNoiseClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.DiscontinuousClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     >>> clf.noise_matrices_.shape  # a Q for each moment
     (10, 2, 2)
@@ -501,8 +495,7 @@ class ContinuousClassifier(LearnedNoiseClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.ContinuousClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     >>> clf.noise_at([0.25, 0.251]).shape  # Q at any moment
     (2, 2, 2)

@@ -105,8 +105,7 @@ class NoiseWarning(UserWarning):
     --------
     >>> import labeltide as lt
     >>> import warnings
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.TideClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore", lt.NoiseWarning)

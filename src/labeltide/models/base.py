@@ -34,8 +34,7 @@ class SequenceModel(FleetModule):
     Examples
     --------
     >>> import labeltide as lt
-    >>> noise = lt.make_noise("growth", n_steps=10)
-    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
+    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
     >>> clf = lt.IgnoreClassifier(epochs=2, random_state=0).fit(data.features, data.labels)
     >>> isinstance(clf.model_, lt.SequenceModel), clf.model_.is_causal
     (True, True)
