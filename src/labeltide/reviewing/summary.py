@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import beta
 
 from labeltide import __version__
 from labeltide._files import to_json, write_json
@@ -140,12 +141,22 @@ def _groups(lines: Lines) -> tuple[dict[str, np.ndarray], dict[str, dict[int, st
 
 
 def _suspects(items: Sequence[Item], lines: Lines, decided: np.ndarray) -> list[dict[str, Any]]:
-    """How many of the decided suspects of each kind are wrong."""
+    """How many of the decided suspects of each kind are wrong, and how many the model expected."""
     targets = [lines.find(int(item.target or 0), item.annotator) for item in items if item.kind == "suspect"]
     indices = np.array([index for index in targets if index is not None and decided[index] >= 0], np.int64)
     kinds = lines.texts(indices, ["kind"]).get("kind") or []
     wrong = Counter(kind for kind, i in zip(kinds, indices, strict=False) if decided[i] != lines.recorded[i])
-    return [{"kind": str(kind), "decided": n, "wrong": wrong[kind]} for kind, n in Counter(kinds).items()]
+    found = []
+    for kind, n in Counter(kinds).items():
+        of_kind = indices[np.array(kinds) == kind]
+        ends = beta.ppf((0.025, 0.975), 0.5 + wrong[kind], 0.5 + n - wrong[kind])  # Jeffreys
+        expected = float(lines.wrong[of_kind].sum())
+        holds = "holds" if ends[0] <= expected / n <= ends[1] else "does not hold for this kind"
+        if kind == "run" and not ends[0] <= 0.5 <= ends[1]:
+            holds += f", and {'labels' if ends[0] > 0.5 else 'signals'} are at fault in most of these runs"
+        words = {"share": interval(*ends), "expected": expected, "holds": holds}
+        found.append({"kind": str(kind), "decided": n, "wrong": wrong[kind], **words})
+    return found
 
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
@@ -175,7 +186,10 @@ WEIGHTED = (
     "Shares are not the counts: labels of which the model is unsure are drawn more often and count less, and the "
     "model's probabilities of all labels are used. Intervals may be watched: they hold whenever you stop."
 )
-SUSPECTS = "Of {decided} suspects of the kind {kind} that were decided, {wrong} are wrong. The surest came first."
+SUSPECTS = (
+    "Of {decided} suspects of the kind {kind} that were decided, {wrong} are wrong ({share} of such labels). The model "
+    "expected {expected:.0f}, which {holds}. The surest came first."
+)
 
 
 def _sentences(rates: dict[str, Any] | None, outcomes: Outcomes) -> list[str]:
