@@ -89,9 +89,14 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
         "issues": _describe_issues(issues) if by else None,
         "rate": _compare_rates(sides, lines, n_same / (n_both + max(only)) if by else 0.0),
         **curves,
-        "messages": [*messages, *of_curves],
+        "messages": [*messages, *of_curves, *_say_circular(new.audit)],
     }
     return AuditComparison(to_json(summary), issues)
+
+
+def _say_circular(audit: Mapping[str, Any]) -> list[str]:
+    """That a drop says nothing where a model corrected the labels."""
+    return [each["sentence"] for each in audit.get("diagnostics") or [] if each["name"] == "circular"]
 
 
 def open_results(folder: Path, *, in_memory: bool = False) -> Results:
