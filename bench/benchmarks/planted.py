@@ -1,17 +1,11 @@
-"""Planted errors on public recordings: what an audit says of itself, and what is true of errors that we added.
-
-    python bench/benchmarks/planted.py --data DATA --processes 2
-
-Labels of each data set are taken as they are, and with 5 and 30 % of them replaced by another class at random. The
-audit does not know which. For each: the estimated share, the response to errors that the audit planted itself (1 is
-right), how many of them it found, how many flags recurred, and how many of the named labels are among those that we
-replaced. Labels as they are have errors of their own, so the last number is a lower bound of the precision.
+"""Planted errors on public recordings: what the copies of a study with planted errors are worth, and what they cost.
 
     python bench/benchmarks/planted.py --data DATA --processes 16 --refits
 
-asks what the refits of the copies are worth, on the data sets of studies/tide-ablation.toml with 0 to 30 % of the
-labels replaced: are the posteriors of labels that no copy changed better if they are averaged over the refits, does the
-spread of the refits cover the error of the share, do bouts come back, and do the signals support the suggestions?
+takes the data sets of studies/tide-ablation.toml with 0 to 30 % of the labels replaced: does the estimated share rise
+by what was planted, are the posteriors of labels that no copy changed better if they are averaged over the refits, does
+the spread of the refits cover the error of the share, do bouts come back, and do the signals support the suggestions?
+`real_labels.py draws` says how many planted errors whole audits find.
 
     python bench/benchmarks/planted.py --time
 
@@ -45,8 +39,6 @@ from labeltide_bench.studies.loading import load_dataset
 RESULTS = Path(__file__).parents[1] / "results" / "claims"
 ABLATION = Path(__file__).parents[1] / "studies" / "tide-ablation.toml"
 SHARES = (0.0, 0.05, 0.3)
-HEADS = ("data", "replaced", "estimate", "answer", "response", "planted errors found", "flags that recur", "named")
-HEADS += ("replaced among named",)
 
 
 class Source(NamedTuple):
@@ -83,60 +75,6 @@ SOURCES = {
         5,
     ),
 }
-
-
-def run(job: tuple[str, float, Path]) -> dict[str, Any]:
-    """Audit one data set with so many labels replaced."""
-    import pandas as pd  # real_labels.py reads the list of sources without it
-
-    name, share, data = job
-    torch.set_num_threads(1)
-    source = SOURCES[name]
-    table = pd.read_parquet(data / source.file).drop(columns=list(source.left_out)).iloc[:: source.every]
-    table = table[table[source.label] >= 0] if source.label == "scorer_1" else table
-    programs = [name for name in table.columns if name.startswith("auto_")]
-    table = table.astype(dict.fromkeys(programs, str))
-    random = np.random.default_rng(0)
-    labels = table[source.label].astype(str).to_numpy()
-    names = np.unique(labels)
-    codes = np.searchsorted(names, labels)
-    replaced = random.random(len(codes)) < share
-    codes = np.where(replaced, (codes + random.integers(1, len(names), len(codes))) % len(names), codes)
-    table = table.assign(**{source.label: names[codes]})
-    started = time.monotonic()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        audit = lt.audit(table, sequence=source.sequence, time=source.time, label=source.label)
-    summary, lines = audit.summary, audit.labels.to_pandas()
-    planted = {each["kind"]: each for each in summary["planted"]}
-    single = [planted[kind] for kind in SINGLE if kind in planted]
-    named, was_replaced = lines["is_issue"].to_numpy(), replaced[lines["row"].to_numpy()]
-    by_class = {
-        str(name): [len(part), round(float(part.mean()), 3)]
-        for name, part in pd.Series(was_replaced[named]).groupby(lines["recorded"].astype(str).to_numpy()[named])
-    }
-    return {
-        "data": name,
-        "asked": share,
-        "replaced": float(replaced.mean()),
-        "labels": len(lines),
-        "rate": summary["noise"]["rate"],
-        "lower": summary["noise"]["rate_lower"],
-        "upper": summary["noise"]["rate_upper"],
-        "answer": summary["conclusion"]["noise"]["answer"],
-        "response": {kind: each["response"] for kind, each in planted.items()},
-        "found": {kind: sum(each["found"]) / max(sum(each["planted"]), 1) for kind, each in planted.items()},
-        "recurred": sum(sum(each["named_again"]) for each in single) / max(sum(sum(e["named"]) for e in single), 1),
-        "named": int(named.sum()),
-        "named replaced": float(was_replaced[named].mean()) if named.any() else None,
-        "named and replaced by recorded class": by_class,
-        "replaced labels named": float(named[was_replaced].mean()) if was_replaced.any() else None,
-        "unclear": summary["noise"].get("rate_unclear"),
-        "bouts": summary["issues"]["bouts"],
-        "by kind": summary["issues"]["by_kind"],
-        "warned": [check["name"] for check in summary["diagnostics"] if check["is_warning"]],
-        "seconds": time.monotonic() - started,
-    }
 
 
 class Short(lt.TideClassifier):
@@ -274,10 +212,12 @@ def write_refits_page(file: Path) -> None:
         "allowed; *left* the share of wrong labels if all flags are corrected, runs too; *bouts* the largest error",
         "of the number of bouts of a class, as recorded and as corrected. The interval is also given with the",
         "spread of the two refits (Rubin 1987). *Signals* support the likeliest class at this share of the labels",
-        "that are probably wrong.",
+        "that are probably wrong. *Response*: rise of the estimated share against errors planted at random / by the",
+        "estimated Q(t) / in runs / by shifts of recordings; 1 is right.",
         "",
-        "| data | replaced | share (95 %) | widened | false: study / two / four | left: the same | bouts | signals |",
-        "|---|--:|---|---|---|---|---|--:|",
+        "| data | replaced | share (95 %) | widened | response | false: study / two / four | left: the same | bouts "
+        "| signals |",
+        "|---|--:|---|---|---|---|---|---|--:|",
     ]
     for record in records.sort_values(["asked", "data"]).to_dict("records"):
         share, (total, lower, upper) = record["study"]["share"], record["total"]
@@ -297,37 +237,13 @@ def write_refits_page(file: Path) -> None:
         wider = planting.widen_interval(share, *ends, errors)
         messages = [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in (ends, wider)]
         support = (record["support"] or {}).get("flagged")
+        response = " / ".join("-" if each is None else f"{each:.2f}" for each in record["response"].values())
         signals = "" if support is None or not record["asked"] else f"{100 * support:.0f} %"
         lines.append(
             f"| {record['data']} | {100 * record['truth']:.1f} % | {100 * share:.1f} ({messages[0]}) | {messages[1]} | "
-            f"{false} | {left} | {bouts} | {signals} |"
+            f"{response} | {false} | {left} | {bouts} | {signals} |"
         )
     (file.parent / "refits.md").write_text("\n".join(lines) + "\n")
-
-
-def write_page(records: list[dict[str, Any]], folder: Path) -> None:
-    """The table of all audits."""
-    lines = [
-        "# Planted errors on public recordings",
-        "",
-        "Made by `bench/benchmarks/planted.py`. *Response* is the rise of the estimated share against errors that the",
-        "audit planted itself, at random / by its Q(t) / in runs / by shifts of recordings; 1 is right. *Replaced",
-        "among named* is a lower bound of the precision, because the labels as they are have errors, too. HAR70+ with",
-        "5 % replaced is of commit cd29859, the other rows are of 1eabacf, both of 2026-11-18, one draw each.",
-        "",
-        "| " + " | ".join(HEADS) + " |",
-        "|---|--:|--:|---|---|---|--:|--:|--:|",
-    ]
-    for record in records:
-        share = f"{100 * record['rate']:.1f} % ({100 * record['lower']:.1f} to {100 * record['upper']:.1f})"
-        response = " / ".join("-" if value is None else f"{value:.2f}" for value in record["response"].values())
-        found = " / ".join(f"{100 * value:.0f} %" for value in record["found"].values())
-        right = "" if record["named replaced"] is None else f"{100 * record['named replaced']:.0f} %"
-        lines.append(
-            f"| {record['data']} | {100 * record['replaced']:.0f} % | {share} | {record['answer']} | {response} | "
-            f"{found} | {100 * record['recurred']:.0f} % | {record['named']:,} | {right} |"
-        )
-    (folder / "planted.md").write_text("\n".join(lines) + "\n")
 
 
 def measure_time(repeats: int = 3) -> None:
@@ -360,26 +276,15 @@ def main() -> None:
     if chosen.time:
         return measure_time()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    file = chosen.out / "planted.jsonl"
-    records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    shares = chosen.shares or SHARES
-    if chosen.refits:
-        specs = [spec for spec in lt.read_study(ABLATION).datasets if chosen.only in spec.name]
-        fits = [
-            (spec.name, share, draw, chosen.data)
-            for draw in range(chosen.draws)
-            for share in shares
-            for spec in specs
-            if all((chosen.data / part).exists() for part in spec.files)
-        ]
-        return run_refits(fits, chosen.processes, chosen.out / "refits.jsonl")
-    jobs = [(name, share, chosen.data) for name in SOURCES for share in shares if chosen.only in name]
-    with get_context("spawn").Pool(chosen.processes) as pool:
-        for record in pool.imap(run, jobs):
-            old = [r for r in records if (r["data"], r.get("asked")) != (record["data"], record["asked"])]
-            records = sorted([*old, record], key=lambda r: (list(SOURCES).index(r["data"]), r["replaced"]))
-            file.write_text("".join(json.dumps(each) + "\n" for each in records))
-            write_page(records, chosen.out)
+    specs = [spec for spec in lt.read_study(ABLATION).datasets if chosen.only in spec.name]
+    fits = [
+        (spec.name, share, draw, chosen.data)
+        for draw in range(chosen.draws)
+        for share in chosen.shares or SHARES
+        for spec in specs
+        if all((chosen.data / part).exists() for part in spec.files)
+    ]
+    run_refits(fits, chosen.processes, chosen.out / "refits.jsonl")
 
 
 if __name__ == "__main__":

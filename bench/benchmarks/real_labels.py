@@ -32,11 +32,13 @@ from scipy.stats import rankdata
 
 import labeltide as lt
 from labeltide.auditing.page.verdict import write_verdict
+from labeltide.estimators.planted import SINGLE
 from planted import SHARES, SOURCES
 
 RESULTS = Path(__file__).parents[1] / "results" / "claims"
 DRAWS, SEEDS = 2, 5
 PROMISED, WORST = 0.10, 0.15  # false alarms: in the mean, and in the worst set
+CLOCK = "hours_since_lights_off"
 STAGES = np.array(["W", "N1", "N2", "N3", "REM"])
 HOUR, ADDED, EPOCHS_PER_HOUR = 4.0, 0.05, 120
 ISOLATES = {0x2068: None, 0x2069: None}  # marks around names of the user
@@ -78,6 +80,8 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
         for each in np.unique(classes[named])
     }
     untold = np.isnan(agree).all()
+    planted = {each["kind"]: each for each in audit.summary["planted"]}
+    single = [planted[kind] for kind in SINGLE if kind in planted]
     return {
         "data": name,
         "share": share,
@@ -89,6 +93,8 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
         "named, others agree": None if untold else int(kept.sum()),
         "by class: named, replaced, others agree": by_class,
         "errors found": float(named[was].mean()) if was.any() else None,
+        "planted found": {kind: sum(each["found"]) / max(sum(each["planted"]), 1) for kind, each in planted.items()},
+        "recurred": sum(sum(each["named_again"]) for each in single) / max(sum(sum(e["named"]) for e in single), 1),
         "expected false alarms": audit.summary["issues"]["expected_false_alarms"],
         "seconds": time.monotonic() - began,
     }
@@ -149,10 +155,10 @@ def measure_night(job: tuple[str, bool, int, Path]) -> dict[str, Any]:
     if touched:
         changed[random.choice(late, round(ADDED * len(stage)), replace=False)] = True
     recorded = np.where(changed, (stage + random.integers(1, 5, len(stage))) % 5, stage)
-    table |= {"stage": STAGES[recorded], "since_lights_off": elapsed}
+    table |= {"stage": STAGES[recorded], CLOCK: elapsed}
     began = time.monotonic()
-    roles = ("night", "since_lights_off", "stage")
-    audit = quiet_audit(table, *roles, features=programs, clock="since_lights_off", seed=seed)
+    roles = ("night", CLOCK, "stage")
+    audit = quiet_audit(table, *roles, features=programs, clock=CLOCK, seed=seed)
     lines = {name: audit.labels[name].to_numpy() for name in audit.labels.column_names}
     named, row = lines["is_issue"], lines["row"]
     was, classes = changed[row], lines["recorded"]
@@ -249,6 +255,15 @@ def write_page(folder: Path) -> None:
             "|---|--:|---|--:|--:|--:|---|",
             *map(draw_line, drawn),
             "",
+            "## Planted errors of the same audits",
+            "",
+            "Rise of the estimated share against what was planted (*response*; 1 is right), planted errors found, at",
+            "random / by the estimated Q(t) / in runs / by shifts of recordings, and flags listed again in the copies.",
+            "",
+            "| data | replaced | response | found | flags that recur |",
+            "|---|--:|---|---|--:|",
+            *map(planted_line, drawn),
+            "",
         ]
     nights = read_records(folder / "real_sleep.jsonl")
     nights.sort(key=lambda record: (record["data"], record["touched"], record["seed"]))
@@ -277,6 +292,12 @@ def draw_line(record: dict[str, Any]) -> str:
         of_class,
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def planted_line(record: dict[str, Any]) -> str:
+    response = " / ".join("-" if value is None else f"{value:.2f}" for value in record["planted response"].values())
+    found = " / ".join(f"{value:.0%}" for value in record["planted found"].values())
+    return f"| {record['data']} | {record['replaced']:.0%} | {response} | {found} | {record['recurred']:.0%} |"
 
 
 def sleep_lines(records: list[dict[str, Any]]) -> list[str]:
