@@ -40,6 +40,7 @@ from labeltide.auditing.page.verdict import (
     is_noisy,
     is_temporal,
     issues_sentence,
+    listed_runs,
     misaligned,
     rate_sentence,
     shape_words,
@@ -60,11 +61,12 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     then = f", then annotate {again_words(plan)}" if plan and is_noisy(audit) and n_issues else ""
     warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
     careful = f"{count(len(warnings), 'warning')}: {join_words([display_name(name) for name in warnings])}"
+    order = "in runs: labels or signals are at fault" if listed_runs(audit) else "most likely errors first"
     fast = "a fast audit: fewer epochs and windows than usual, so intervals are wider and tests weaker"
     lines = {
         "Wrong": _wrong_line(audit),
         "Timing": timing_words(audit) + misaligned(audit),
-        "To check": f"{count(n_issues, 'label')}, most likely errors first" if n_issues else "no label is listed",
+        "To check": f"{count(n_issues, 'label')}, {order}" if n_issues else "no label is listed",
         "When": _worst(audit),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,
