@@ -81,6 +81,11 @@ def _is_in_order(files: Any) -> bool:
     return first_rows[:1] == [0] and first_rows == sorted(first_rows)
 
 
+def _has_equal_lengths(planted: Any) -> bool:
+    return len({len(each[name[:-1]]) for each in planted for name in _PLANTED_COUNTS}) <= 1
+
+
+_PLANTED_COUNTS = ("planted*", "found*", "named*", "named_again*")  # by class
 _ENDS = ("", "_lower", "_upper")
 _NAMES = ([TEXT], Rule("a list of distinct names", lambda names: len(set(names)) == len(names)))
 _ENCODER = {
@@ -136,6 +141,7 @@ _FILE = {
     "labels": Maybe([TEXT]),
     "annotators": Maybe([Maybe(TEXT)]),
 }
+_PLANTED = {**{name: [COUNT] for name in _PLANTED_COUNTS}, "kind*": TEXT, "response": Maybe(NUMBER)}
 _AUDIT = {
     "format": COUNT,
     "labeltide": TEXT,
@@ -156,6 +162,7 @@ _AUDIT = {
         "curves": Maybe([_NOISE_CURVE]),
     },
     "issues": {"count": Maybe(COUNT), "by_kind": Maybe({"run": COUNT}), "patterns": Maybe([TEXT])},
+    "planted": Maybe(([_PLANTED], Rule("as many numbers for each kind", _has_equal_lengths))),
     "plan": Maybe([dict.fromkeys(("sequence", "first", "last"), Maybe(TEXT))]),
     "timelines": Maybe([{"signals": Maybe({})}]),
     "encoders": Maybe([(_ENCODER, *_ENCODER_RULES)]),
