@@ -28,6 +28,10 @@ def test_a_folder_that_is_no_audit_is_refused(tmp_path):
     (tmp_path / "audit.json").write_text(json.dumps({"format": 1, "table": {}}))
     with pytest.raises(ValueError, match="classes is missing"):
         AuditFolder.open(tmp_path)
+    planted = [{"kind": "in runs", "planted": [4, 2], "found": [1], "named": [0, 0], "named_again": [0, 0]}]
+    (tmp_path / "audit.json").write_text(json.dumps({"format": 1, "planted": planted}))
+    with pytest.raises(ValueError, match="planted must be as many numbers for each kind"):
+        AuditFolder.open(tmp_path)
 
 
 def test_a_table_that_has_changed_is_refused(folder):

@@ -47,6 +47,9 @@ def embedded(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
+COUNTS = ("planted", "found", "named", "named_again")
+
+
 def test_the_page_has_every_part(plain):
     _, page = plain
     parts = ("verdict", "clock", "confusion", "timelines", "issues", "contested", "plan", "annotators", "diagnostics")
@@ -67,6 +70,19 @@ def test_contested_labels_are_told_with_what_one_annotator_cannot_show(tmp_path,
     page = write_page(alone).read_text(encoding="utf-8")
     assert "A habit that an annotator applies everywhere cannot be seen" in page
     assert "8.4\N{NO-BREAK SPACE}%" in page
+
+
+def test_planted_errors_stand_by_kind_and_class(tmp_path):
+    folder = write_audit(tmp_path, sequences=3, steps=30)
+    audit = json.loads((folder / "audit.json").read_text())
+    n_classes = len(audit["table"]["classes"])
+    counts = {name: [number] * n_classes for name, number in zip(COUNTS, (7, 5, 3, 2), strict=True)}
+    audit["planted"] = [{"kind": kind, **counts, "response": 0.97} for kind in ("at random", "in runs")]
+    (folder / "audit.json").write_text(json.dumps(audit))
+    page = write_page(folder).read_text(encoding="utf-8")
+    assert "Found, in runs" in page
+    assert page.count("5 of 7") == 2 * n_classes
+    assert "0.97" in page
 
 
 def test_an_audit_without_contested_labels_has_no_such_part(tmp_path):
