@@ -79,7 +79,8 @@ class KnownNoiseClassifier(NoisyLabelClassifier):
     Examples
     --------
     >>> import labeltide as lt
-    >>> data = lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9)
+    >>> noise = lt.make_noise("growth", n_steps=10)
+    >>> data = lt.corrupt(lt.make_sequences(n=20, n_steps=10, n_features=2, stay=0.9), noise)
     >>> clf = lt.KnownNoiseClassifier(noise=noise, epochs=2, random_state=0).fit(data.features, data.labels)
     >>> clf.predict(data.features).shape
     (20, 10)
