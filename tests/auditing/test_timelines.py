@@ -54,7 +54,7 @@ def test_every_stretch_of_the_plan_has_a_timeline_once():
     columns = {"person": ["a"] * steps + ["b"] * steps, "time": [*range(steps)] * 2, "label": ["x", "y"] * steps}
     read = read_audit_table(pa.table({**columns, "v": np.arange(2.0 * steps) % 7}), window=50)
     scorer = StubScorer(SimpleNamespace(classes_="xy"), read, "")
-    shifts, may_name = TableShifts(np.zeros(1, int), {}, {}), np.ones((2, 2), bool)
+    shifts, may_name = TableShifts(np.zeros(1, int), {}, {}), np.ones((2, 2, 2), bool)
     job = JudgeJob(MemoryTable(read, np.zeros(2, bool)), scorer, None, [1, 1], shifts, may_name)
     judge_all(job, lambda rows: None)
     totals = Totals.of(job, read)

@@ -20,6 +20,7 @@ from labeltide.inference.checks import (
     check_support,
     diagnose,
     largest_contrast,
+    share_alone,
 )
 from labeltide.inference.conclusion import Diagnostic
 from labeltide.noise.simulate import make_noise
@@ -76,6 +77,16 @@ def test_wrong_labels_that_persistence_alone_gives_away_are_told_from_those_that
     assert doubt.is_warning
     assert not doubt.denies
     assert "persistence alone" in doubt.sentence
+
+
+def test_errors_that_follow_the_signals_count_by_the_labels_alone():
+    training, _ = fit_studies(simulate(SimulatedStudy(MATRICES, n=100), 1, 0).data)[0]
+    follows = torch.nn.functional.one_hot(training.data.labels[0, ..., 0].long(), 2).double().add(0.01).log()[None]
+    share, upper = share_alone(training._replace(data=replace(training.data, evidence=follows)))
+    assert abs(share - 0.25) < 0.03
+    assert share < upper < share + 0.05
+    clean, _ = fit_studies(simulate(SimulatedStudy(0 * MATRICES + np.eye(2), n=100), 1, 0).data)[0]
+    assert share_alone(clean)[1] < 0.005
 
 
 def test_errors_in_runs_are_seen():

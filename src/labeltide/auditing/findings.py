@@ -33,7 +33,8 @@ from labeltide.estimators.planted import PlantedErrors, widen_interval
 from labeltide.inference.annotators import cohen_kappas, count_votes, fleiss_kappa, observed_agreement
 from labeltide.inference.audit import KINDS, RUN, LabelAudit, averaged_share, in_fixed_point
 from labeltide.inference.bands import NoiseEstimate, interval_around, least_share
-from labeltide.inference.conclusion import Diagnostic
+from labeltide.inference.checks import share_alone
+from labeltide.inference.conclusion import NOT_SHOWN, Diagnostic, conclude
 from labeltide.inference.temporality import PartTemporality
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.tables.columns import code_values
@@ -44,6 +45,7 @@ MAX_POINTS, MIN_POINTS = 200, 12
 MAX_NUMBERS = 300_000  # that describe Q in audit.json, over all curves
 SEQUENCES = 50  # named with their numbers of issues
 PLANNED = 10
+MIN_ALONE = 0.01  # by hand: labels that differ from their neighbours, above the share of wrong ones that may be there
 
 
 def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: Sequence[Diagnostic]) -> dict[str, Any]:
@@ -57,7 +59,12 @@ def describe_noise_found(table: AuditInput, estimator: TideClassifier, checks: S
         for index, (info, estimate) in enumerate(zip(table.clocks, estimator.clock_estimates_, strict=True))
     )
     diagnostics = [asdict(check) for check in (*checks, *estimator.diagnostics_)]
-    return {**first, "other_clocks": others, "diagnostics": diagnostics}
+    found: dict[str, Any] = {**first, "other_clocks": others, "diagnostics": diagnostics}
+    if conclude(found).noise.answer == NOT_SHOWN:
+        alone, upper = share_alone(estimator.training_)
+        if alone >= MIN_ALONE + found["noise"]["rate_upper"]:
+            found["noise"] |= {"rate_alone": alone, "rate_alone_upper": upper}
+    return found
 
 
 def describe_noise(table: AuditInput, estimator: TideClassifier, estimate: NoiseEstimate) -> dict[str, Any]:
@@ -89,8 +96,10 @@ def describe_whole(
     more. Their share is the same where both rest on the same labels; elsewhere the interval is moved to the share that
     is stated, widened by the spread of the refits with planted errors, and begins without `Totals.share_unclear`, or
     at zero where signals do not support the suggestions, but never below what differences among annotators imply.
-    Where labels were moved, errors of time are not counted.
+    Where no wrong labels are shown, it ends with those that differ from their neighbours, which errors that follow the
+    signals do. Where labels were moved, errors of time are not counted.
     """
+    alone = found["noise"].get("rate_alone_upper", 0.0)
     share, unclear = round(totals.share_wrong, 6), round(totals.share_unclear, 6)
     if any(check["name"] == "persistence" and check["is_warning"] for check in found["diagnostics"]):
         unclear = share
@@ -106,7 +115,7 @@ def describe_whole(
         lower, upper = interval_around(share, noise["rate"], lower, upper)
         lower, upper = widen_interval(share, lower, upper, planted)
         lower = max(lower - unclear, min(noise["rate_least"], share))
-        return {**noise, "rate": share, "rate_lower": lower, "rate_upper": upper, "rate_unclear": unclear}
+        return {**noise, "rate": share, "rate_lower": lower, "rate_upper": max(upper, alone), "rate_unclear": unclear}
 
     others = [{**clock, "noise": stated(clock["noise"])} for clock in found["other_clocks"]]
     return {**found, "noise": stated(found["noise"]), "other_clocks": others}

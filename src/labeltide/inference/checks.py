@@ -15,13 +15,14 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
-from labeltide.chain.em import join_evidence
+from labeltide.chain.em import join_evidence, label_chain
 from labeltide.chain.passes import (
     ChainData,
     ExpectedCounts,
     Members,
     TrainingEvidence,
     expect,
+    posteriors,
     predictive_log_likelihood,
     same_data,
 )
@@ -169,6 +170,28 @@ def check_persistence(training: TrainingEvidence, true: np.ndarray) -> tuple[Dia
     doubt = f"{sound}, and at {100 * elsewhere:.0f} % of the others: persistence alone says that they are wrong."
     advice = "They may be brief true events. Review some of them."
     return (_judge("persistence", bool(there - elsewhere < MIN_SUPPORT_GAIN), f"{sound}.", doubt, advice),)
+
+
+def share_alone(training: TrainingEvidence) -> tuple[float, float]:
+    """The share of wrong labels by the labels alone, and the upper end of its 95 % interval.
+
+    Labels that differ from their neighbours count, even if the signals support them: they may be right, or errors that
+    follow the signals. The standard error is cluster-robust. NaN with several annotators or trusted labels.
+    """
+    training = training.for_bootstrap()
+    data, labels = training.data, training.data.labels[0].numpy()
+    if data.evidence is None or data.is_trusted or training.parameters.matrices.shape[1] > 1:
+        return math.nan, math.nan
+    single, labels_only = same_data(torch.ones(1, len(labels))), data.with_evidence(None)
+    chain = label_chain(labels_only, single, training.grid, training.period)
+    true = posteriors(labels_only, single, chain)[0].double().numpy()
+    shown = (labels >= 0) & data.mask.numpy()[..., None]
+    wrong = np.where(shown, 1 - np.take_along_axis(true, labels.clip(0).astype(np.intp), -1), 0.0)
+    units = _units(training)[0]
+    total, count = (np.bincount(units, part.sum((1, 2))) for part in (wrong, shown))
+    share = float(total.sum() / count.sum())
+    error = math.sqrt(float(np.square(total - share * count).sum())) / count.sum()
+    return share, share + float(student.isf(0.025, max(len(count) - 1, 1))) * error
 
 
 def check_bursts(training: TrainingEvidence) -> Diagnostic:

@@ -31,12 +31,12 @@ from labeltide.auditing.page.format import (
 )
 from labeltide.auditing.page.page import environment
 from labeltide.auditing.page.verdict import (
-    FOLLOWING,
     HEAD,
     again_words,
     baseline_text,
     check_title,
     condition,
+    following,
     is_noisy,
     is_temporal,
     issues_sentence,
@@ -83,7 +83,7 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
         return f"cannot be estimated. {untold(audit)}"
     range_ = f" (95 % interval {interval(lower, upper)})" if interval(lower, upper) else ""
     answer = write_verdict(audit).cards[0].answer
-    rest = f" of the labels{range_}{condition(audit)}" if is_noisy(audit) else f"{range_}; {FOLLOWING}"
+    rest = f" of the labels{range_}{condition(audit)}" if is_noisy(audit) else f"{range_}; {following(audit)}"
     return f"{'apart from the timing, ' if timing_words(audit) else ''}{answer[0].lower()}{answer[1:]}{rest}"
 
 

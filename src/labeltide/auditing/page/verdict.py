@@ -36,7 +36,6 @@ from labeltide.tables.times import written_length
 LARGE_PART = 0.6  # of the clock between the best moment and the worst, for an annotator to get worse along it
 MUCH = 0.05  # share of wrong labels that matters
 NEITHER_KNOWN = "This cannot be answered as long as the share of wrong labels is unknown."
-FOLLOWING = "errors that follow the signals would not show"
 MIN_STEP = 0.75  # by hand: share of the variance of a curve that a single step explains
 MIN_TURN = 0.3  # by hand: of the range of a curve, from which it turns
 NOTHING_NAMED = "No label is named or corrected."
@@ -160,7 +159,8 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
         reason = untold(audit).split(". ")[0].rstrip(".")
         return f"The share of wrong labels cannot be estimated from these data. {reason}."
     if not is_noisy(audit):
-        return f"There is no clear sign that these labels are wrong. {FOLLOWING.capitalize()}."
+        words = following(audit)
+        return f"There is no clear sign that these labels are wrong. {words[0].upper()}{words[1:]}."
     least, views = identified(audit), clock_views(audit)
     from_ = "About" if least is None else f"Between {100 * least:.0f} and"
     much = f"{from_} {_in_hundred(rate)} recorded labels are probably wrong{condition(audit)}"
@@ -171,6 +171,15 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
     still = [view.clock.over for view in views if view not in moving]
     end = f" No change is shown {' or '.join(still)}." if still else ""
     return f"{much}. The error rate changes {'; '.join(changes)}.{end}"
+
+
+def following(audit: Mapping[str, Any]) -> str:
+    """The errors that an audit without a clear sign of wrong labels does not see."""
+    alone = number(audit["noise"].get("rate_alone"))
+    if not is_known(alone):
+        return "errors that follow the signals would not show"
+    share = f"{percent(alone)} of the labels differ from their neighbours as wrong ones do, but fit the signals"
+    return f"{share}: they are right unless errors follow the signals"
 
 
 def condition(audit: Mapping[str, Any]) -> str:
