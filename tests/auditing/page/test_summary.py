@@ -37,7 +37,7 @@ def test_the_summary_claims_nothing_that_no_test_carries(tmp_path):
     folder = write_audit(tmp_path, sequences=4, steps=60, is_noisy=False, is_temporal=False, annotators=None)
     audit = json.loads((folder / "audit.json").read_text())
     lines = summary_text(audit).splitlines()
-    assert lines[1].startswith("Wrong      no clear sign of any")
+    assert lines[1].startswith("Wrong      no clear sign of random errors")
     assert lines[3:6] == [
         "When       no moment stands out",
         "Over time  no change shown (p = 0.41)",

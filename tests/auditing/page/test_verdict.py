@@ -91,8 +91,8 @@ def test_nothing_is_claimed_that_no_test_carries(audits):
     assert when.startswith("No moment stands out.")
     assert changes.startswith("Not shown. A constant error rate explains these labels equally well (p = 0.41).")
     headline, many, _, _, then, _ = words(audits["clean"])
-    assert headline.startswith("There is no clear sign that these labels are wrong. Errors that follow the signals")
-    assert many.startswith("No clear sign of any.")
+    assert headline.startswith("There is no clear sign of random errors in these labels. Systematic errors")
+    assert many.startswith("No clear sign of random errors.")
     alone = {**audits["clean"], "noise": audits["clean"]["noise"] | {"rate_alone": 0.06, "rate_upper": 0.07}}
     headline = words(alone)[0].replace("\N{NO-BREAK SPACE}", " ")
     assert "6.0 % of the labels differ from their neighbours as wrong ones do, but fit the signals" in headline

@@ -160,7 +160,7 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
         return f"The share of wrong labels cannot be estimated from these data. {reason}."
     if not is_noisy(audit):
         words = following(audit)
-        return f"There is no clear sign that these labels are wrong. {words[0].upper()}{words[1:]}."
+        return f"There is no clear sign of random errors in these labels. {words[0].upper()}{words[1:]}."
     least, views = identified(audit), clock_views(audit)
     from_ = "About" if least is None else f"Between {100 * least:.0f} and"
     much = f"{from_} {_in_hundred(rate)} recorded labels are probably wrong{condition(audit)}"
@@ -177,7 +177,7 @@ def following(audit: Mapping[str, Any]) -> str:
     """The errors that an audit without a clear sign of wrong labels does not see."""
     alone = number(audit["noise"].get("rate_alone"))
     if not is_known(alone):
-        return "errors that follow the signals would not show"
+        return "systematic errors would not show"
     share = f"{percent(alone)} of the labels differ from their neighbours as wrong ones do, but fit the signals"
     return f"{share}: they are right unless errors follow the signals"
 
@@ -268,7 +268,7 @@ def _how_many(audit: Mapping[str, Any]) -> Card:
         late = (
             f"{count(issues['count'], 'label')} at the wrong time are listed." if issues.get("count") else NOTHING_NAMED
         )
-        return Card(question, "No clear sign of any", f"{detail} {late}")
+        return Card(question, "No clear sign of random errors", f"{detail} {late}")
     labels, wrong = audit["table"]["labels"], rate * audit["table"]["labels"]
     some = count(round(wrong), "label")
     if wrong >= 100:  # two figures are as many as the estimate bears: about 31,000
