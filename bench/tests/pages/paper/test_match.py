@@ -129,6 +129,28 @@ def test_a_method_of_ours_alone_is_shown_in_panels_of_which_it_has_half_of_the_l
     assert not matched.points("tide", "static")
 
 
+def test_the_papers_own_form_of_the_data_takes_the_place_of_a_substitute():
+    runs = [
+        Run(
+            name,
+            DatasetInfo(faithful=own, classes=("a", "b")),
+            "mixed",
+            '{"rate": 0.1}',
+            0.1,
+            "uniform",
+            "ignore",
+            0,
+            METRICS,
+        )
+        for name, own in (("senior", False), ("senior, 1 Hz", True), ("senior, by subject", False))
+    ]
+    figure = next(figure for figure in FIGURES if figure.dataset == "senior")
+    for kept, is_substitute in ((runs, False), (runs[:1], True)):
+        matched = match_figure(figure, make_cells(kept))
+        assert len(matched.cells) == 1
+        assert matched.is_substitute is is_substitute
+
+
 def test_draws_are_one_number_where_all_methods_have_the_same():
     cells = [cell(0.1), cell(0.2)]
     assert draws_text(cells, ["tide"]) == "1 draws."

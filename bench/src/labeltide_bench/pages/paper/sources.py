@@ -31,7 +31,7 @@ from scipy.stats import t as student
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary, make_cells, methods_of
 from labeltide_bench.pages.method_order import Q_ERRORS, base_name, in_order
-from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, has_published, printed
+from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, has_published, paper_name, printed
 from labeltide_bench.pages.results import DatasetInfo, Run, read_results
 
 ACCURACY, MAE = "accuracy", "mae"
@@ -430,9 +430,12 @@ class MatchedFigure:
 def match_figure(figure: PaperFigure, cells: Sequence[Cell]) -> MatchedFigure:
     """Put our cells of the figure's data set beside its values.
 
-    A method that the figure does not have is shown in the panels in which it has at least half of the levels.
+    Data in the paper's own form take the place of substitutes. A method that the figure does not have is shown in the
+    panels in which it has at least half of the levels.
     """
-    kept = [cell for cell in cells if cell.task[:2] == (figure.dataset, figure.classes) and cell.variant == UNIFORM]
+    found = [cell for cell in cells if cell.n_classes == figure.classes and cell.variant == UNIFORM]
+    kept = [cell for cell in found if cell.task[0] == figure.dataset]
+    kept = [cell for cell in found if paper_name(cell.task[0]) == figure.dataset != cell.task[0]] or kept
     values = figure_values()[figure.file]
     known = {*PAPER_NAMES, *(value.method for value in values)}
     curves: dict[tuple[str, str], list[Point]] = {}
