@@ -41,6 +41,7 @@ ORIGIN = {True: "the paper's", False: "substitute", None: ""}
 # Two sources, and how their near means are counted.
 PAIRS = (("Ours, print", "in band"), ("Ours, public code", "within 2 s.e."), ("Public code, print", "in band"))
 VARIANCE_1 = ", variance 1"  # in the name of synthetic data
+BY_TEXT = ("continuous", "discontinuous")  # whose objective in the text is not that of the code
 EXACTLY = ", as in the "  # in the name of a row: ours trained exactly as in the paper's code or text
 MINUS = "\N{MINUS SIGN}"
 DASH = "\N{EN DASH}"
@@ -451,21 +452,31 @@ def agreement_words(rows: Sequence[Agreement]) -> list[str]:
 
 
 def code_words(rows: Sequence[CodeDifferences]) -> str:
-    """The agreement with the public code by default, method by method, in two sentences."""
+    """The agreement with the public code by default: the methods that are level with it, then each other one."""
     if not rows:
         return ""
-    parts = [f"{row.method} {mean_text(row.errors.values)}" for row in rows]
-    text = (
-        "By default, ours less the public code's, mean ± standard deviation over "
-        f"{len(rows[0].errors.values)} cells, in points of test error: {', '.join(parts)}."
-    )
-    for row in rows:
+    level = [row for row in rows if abs(_mean(row.errors.values)) <= 2 * row.errors.error]
+    parts = []
+    if level:
+        most = max(abs(_mean(row.errors.values)) for row in level)
+        parts.append(
+            f"By default the test errors of {', '.join(row.method for row in level)} differ from the public code's by "
+            f"at most {most:.1f} points on average over {len(rows[0].errors.values)} cells."
+        )
+    for row in [row for row in rows if row not in level]:
+        of_text = ", which minimises the objective of the text," if row.method in BY_TEXT else ""
+        text = f"{row.method.capitalize()}{of_text} is {_better(row.errors)}"
         if row.failed[0] and row.finite.values:
             text += (
-                f" Without {row.failed[0]} fits of the public code whose Q is not finite, {row.method} has "
-                f"{mean_text(row.finite.values)}: by default ours minimises the objective of the text there."
+                f", and {_better(row.finite)} without the {row.failed[0]} fits of the public code whose Q is not finite"
             )
-    return text
+        parts.append(f"{text}.")
+    return " ".join(parts)
+
+
+def _better(found: Differences) -> str:
+    mean = _mean(found.values)
+    return f"{abs(mean):.1f} ± {found.error:.1f} points {'better' if mean < 0 else 'worse'}"
 
 
 def exact_words(rows: Sequence[CodeDifferences]) -> str:
