@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from labeltide_bench.pages.cells import make_cells
-from labeltide_bench.pages.paper.sources import ACCURACY, FIGURES, SHAPES, PaperFigure, match_figure
+from labeltide_bench.pages.paper.agreement import VARIANCE_1
+from labeltide_bench.pages.paper.sources import ACCURACY, FIGURES, SHAPES, STATIC_STUDY, PaperFigure, match_figure
 from labeltide_bench.pages.results import Run, read_results
 
 RESULTS = Path(__file__).parents[1] / "results" / "paper"
@@ -22,10 +23,10 @@ ABOUT = """# The text's objectives, the code's, and the published curves
 
 Made by `python bench/benchmarks/code_curves.py` from `paper/figures` (the objectives of the text, our network of Q) and
 `paper/code` (the objectives of the published code, for `continuous` with its network of Q), the same five draws,
-58 levels of six shapes. Mean absolute difference from the published curve in points, bias (ours minus the paper's), how
-many of our means lie in the paper's band, and at how many levels the code's objective is the nearer. The published
-figures show no error of Q for `discontinuous`; those of blinking lack one level, and levels without a mean of Q in one
-of the two are left out.
+58 levels of six shapes; of synthetic data one draw, with variance 1.5 as in the text and 1 as in the code. Mean
+absolute difference from the published curve in points, bias (ours minus the paper's), how many of our means lie in the
+paper's band, and at how many levels the code's objective is the nearer. The published figures show no error of Q for
+`discontinuous`; those of blinking lack one level, and levels without a mean of Q in one of the two are left out.
 
 | data set | measure | method | text | bias | in band | code | bias | in band | code nearer |
 |---|---|---|--:|--:|--:|--:|--:|--:|--:|
@@ -33,11 +34,15 @@ of the two are left out.
 
 
 def main() -> None:
-    code = [replace(run, method=run.method.split(" (")[0]) for run in read_results(RESULTS / "code").runs]
-    draws, tasks = {run.draw for run in code}, {run.task for run in code}
+    code = [
+        replace(run, method=run.method.split(" (")[0], dataset=run.dataset.replace(VARIANCE_1, ""))
+        for run in read_results(RESULTS / "code").runs
+        if VARIANCE_1 in run.dataset or not run.dataset.startswith("synthetic")
+    ]
+    made = {(run.task, run.draw) for run in code}
     figures = read_results(RESULTS / "figures").runs
-    text = [run for run in figures if run.method in METHODS and run.draw in draws and run.task in tasks]
-    wanted = [figure for figure in FIGURES if (figure.dataset, figure.classes) in {task[:2] for task in tasks}]
+    text = [run for run in figures if run.method in METHODS and (run.task, run.draw) in made]
+    wanted = [f for f in FIGURES if f.file != STATIC_STUDY and (f.dataset, f.classes) in {task[:2] for task, _ in made}]
     rows = [row for figure in wanted for method in METHODS if (row := compare(figure, method, text, code))]
     (RESULTS / "code" / "curves.md").write_text(ABOUT + "\n".join(rows) + "\n", encoding="utf-8")
     print(*rows, sep="\n")

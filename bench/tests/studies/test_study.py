@@ -241,6 +241,7 @@ def test_the_numbers_of_runs_in_the_comments_are_right():
         "heavy-noise": 5 * 12 * 3 * 10,
         "departures": 6 * 3 * 17 * 10,
         "blinking": 10 * 5 * 10,
+        "three-classes": 2 * 6 * 10,
         "one-draw": 2 * 4 * 6 * 15,
         "paper-code": 10 * 58 * 4 * 5,
         "paper-figures": 10 * 58 * 7 * 10,

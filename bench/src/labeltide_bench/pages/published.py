@@ -53,6 +53,11 @@ def dataset_sizes() -> dict[str, dict[str, Any]]:
     return {name: row for name, row in _tables()["datasets"].items() if isinstance(row, dict)}
 
 
+def paper_name(dataset: str) -> str:
+    """The paper's name of a data set in the paper's own form, such as senior for "senior, 1 Hz"; else the same name."""
+    return str(_tables()["aliases"].get(dataset.casefold(), dataset))
+
+
 def headline(cells: Sequence[Cell]) -> Cell:
     """Of one data set and shape: the level of the paper's tables, or else the one nearest to 30 %."""
 
@@ -70,8 +75,7 @@ def published(cell: Cell, method: str, metric: str) -> PublishedValue | None:
     table = printed(cell.shape)
     if cell.n_classes != 2 or cell.variant != UNIFORM or list(cell.percents) != table.get("levels"):
         return None
-    name = cell.task[0].casefold()
-    row = table.get(_tables()["aliases"].get(name, name), {})
+    row = table.get(paper_name(cell.task[0]).casefold(), {})
     column, scale = {"absolute": ("approx_error", RELATIVE_TO / 100)}.get(metric, (metric, 1 / 100))
     pair = row.get(column, {}).get(base_name(method))
     return None if pair is None else PublishedValue(scale * pair[0], scale * pair[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from labeltide_bench.pages.cells import Cell, methods_of
@@ -164,6 +165,19 @@ class PlainTable(NamedTuple):
     heads: list[str]
     rows: list[list[str]]
     words: int = 0  # columns after the first that hold words and not numbers
+
+    @property
+    def groups(self) -> list[tuple[str, list[str]]]:
+        """The heads for a page: "test error: ours" stands as "ours" under "test error"; "" is no group."""
+        parts = [head.partition(": ") for head in self.heads]
+        pairs = [(group, name) if name else ("", group) for group, _, name in parts]
+        return [(group, [name for _, name in kept]) for group, kept in groupby(pairs, key=lambda pair: pair[0])]
+
+    @property
+    def group_starts(self) -> list[int]:
+        """The columns in which a named group begins."""
+        starts = accumulate((len(names) for _, names in self.groups), initial=0)
+        return [start for start, (group, _) in zip(starts, self.groups, strict=False) if group]
 
 
 def as_markdown(table: PlainTable) -> str:

@@ -111,16 +111,44 @@ def test_a_shift_of_all_accuracies_is_the_difference_that_is_found(tmp_path):
     assert made.printed.points == 58 * 5
 
 
-def test_a_method_of_ours_is_shown_only_where_it_has_every_level():
+def test_a_method_of_ours_alone_is_shown_in_panels_of_which_it_has_half_of_the_levels():
     runs = [
-        Run("moving", DatasetInfo(classes=("a", "b")), "mixed", json.dumps(rate), rate, "uniform", name, 0, METRICS)
-        for name, levels in {"ignore": (0.1, 0.2), "tide": (0.1, 0.2), "slow": (0.1,)}.items()
+        Run("moving", DatasetInfo(classes=("a", "b")), shape, json.dumps(rate), rate, "uniform", name, 0, METRICS)
+        for name, shape, levels in (
+            ("ignore", "mixed", (0.1, 0.2, 0.3)),
+            ("ignore", "static", (0.1, 0.2, 0.3)),
+            ("tide", "mixed", (0.1, 0.2)),
+            ("tide", "static", (0.1,)),
+        )
         for rate in levels
     ]
     figure = next(figure for figure in FIGURES if figure.dataset == "moving")
-    methods = match_figure(figure, make_cells(runs)).methods
-    assert "tide" in methods
-    assert "slow" not in methods
+    matched = match_figure(figure, make_cells(runs))
+    assert "tide" in matched.methods
+    assert len(matched.points("tide", "mixed")) == 2
+    assert not matched.points("tide", "static")
+
+
+def test_the_papers_own_form_of_the_data_takes_the_place_of_a_substitute():
+    runs = [
+        Run(
+            name,
+            DatasetInfo(faithful=own, classes=("a", "b")),
+            "mixed",
+            '{"rate": 0.1}',
+            0.1,
+            "uniform",
+            "ignore",
+            0,
+            METRICS,
+        )
+        for name, own in (("senior", False), ("senior, 1 Hz", True), ("senior, by subject", False))
+    ]
+    figure = next(figure for figure in FIGURES if figure.dataset == "senior")
+    for kept, is_substitute in ((runs, False), (runs[:1], True)):
+        matched = match_figure(figure, make_cells(kept))
+        assert len(matched.cells) == 1
+        assert matched.is_substitute is is_substitute
 
 
 def test_draws_are_one_number_where_all_methods_have_the_same():

@@ -6,7 +6,13 @@ import pytest
 
 from labeltide import make_noise
 from labeltide_bench.pages.cells import make_cells, summarise_draws
-from labeltide_bench.pages.paper.agreement import code_differences, code_table, exact_words, table_point
+from labeltide_bench.pages.paper.agreement import (
+    code_differences,
+    code_table,
+    exact_agreements,
+    exact_words,
+    table_point,
+)
 from labeltide_bench.pages.paper.sources import (
     FIGURES,
     MAE,
@@ -19,7 +25,7 @@ from labeltide_bench.pages.paper.sources import (
     role_of,
     table_cells,
 )
-from labeltide_bench.pages.paper.tables import as_published_table, printed_table, size_table, stress_table
+from labeltide_bench.pages.paper.tables import printed_table, size_table, stress_table
 from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, printed, published
 from labeltide_bench.pages.result_tables import PlainTable, as_markdown
 from labeltide_bench.pages.results import DatasetInfo, Run
@@ -228,22 +234,34 @@ def test_markdown_escapes_bars():
     assert text.endswith("| a | b |\n|---|---|\n| x\\|y | 1 |\n")
 
 
-def test_tables_exactly_as_published_stand_beside_the_public_code_and_ours():
+def test_tables_2_and_3_have_a_column_for_every_source_that_was_run():
     labels = ("volmin", "volmin (paper's code)", "volmin (paper's text)")
-    table = as_published_table(
-        "Table 3", "periodic", table_cells("periodic", cells_at((27, 30, 34), (0.1, 0.2, 0.3), methods=labels))
-    )
-    (row,) = table.rows
-    assert table.title == "Table 3, exactly as published"
-    assert row[:2] == ["moving", "volmin"]
-    assert len(row) == len(table.heads) == 12
-    assert row[2] == "13.5 ± 6.0"
-    assert row[4].startswith("21.0")
-    cells = table_cells("periodic", cells_at((27, 30, 34), (0.1, 0.2, 0.3), methods=labels[:2]))
-    assert len(as_published_table("Table 3", "periodic", cells).heads) == 10  # no column for what was not run
-    assert not as_published_table(
-        "Table 3", "periodic", table_cells("periodic", cells_at((27, 30, 34), (0.1, 0.2, 0.3)))
-    ).rows
+    for methods, columns in ((labels, 12), (labels[:2], 10), (labels[:1], 8)):
+        cells = table_cells("periodic", cells_at((27, 30, 34), (0.1, 0.2, 0.3), methods=methods))
+        table = printed_table("Table 3", "periodic", cells)
+        row = next(row for row in table.rows if row[:2] == ["moving", "volmin"])
+        assert len(row) == len(table.heads) == columns
+        assert row[2] == "13.5 ± 6.0"
+        ours = row[4 : columns // 2 + 1]
+        assert all(text.startswith("21.0 ± ") for text in ours)
+
+
+def test_heads_of_one_group_stand_together():
+    table = PlainTable("T", "c", ["data", "error: print", "error: ours", "Q: ours"], [])
+    assert table.groups == [("", ["data"]), ("error", ["print", "ours"]), ("Q", ["ours"])]
+    assert table.group_starts == [1, 3]
+
+
+def test_figures_exactly_as_in_the_code_take_synthetic_data_of_its_variance():
+    code, info, level = "paper's code", DatasetInfo(classes=("a", "b")), json.dumps({"rate": 0.1})
+    runs = [
+        Run(dataset, info, "static", level, 0.1, "uniform", f"anchor ({code})", 0, {"test_error": error})
+        for dataset, error in (("synthetic", 0.5), ("synthetic, variance 1", 0.02))
+    ]
+    (row,) = exact_agreements(code, make_cells(runs))
+    assert row.name == f"Repository figure 9, as in the {code}"
+    assert row.printed.points == 1
+    assert row.printed.size < 5
 
 
 @pytest.mark.parametrize(

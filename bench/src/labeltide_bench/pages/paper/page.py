@@ -10,6 +10,7 @@ from labeltide._files import csv_text, write_atomically
 from labeltide_bench.pages.cells import Cell
 from labeltide_bench.pages.environment import make_environment
 from labeltide_bench.pages.paper.agreement import (
+    EXACTLY,
     Agreement,
     CodeDifferences,
     agreement_table,
@@ -20,6 +21,7 @@ from labeltide_bench.pages.paper.agreement import (
     code_table,
     code_words,
     difference_table,
+    exact_agreements,
     exact_words,
     figure_agreement,
     mean_text,
@@ -66,6 +68,7 @@ from labeltide_bench.pages.paper.sources import (
     SIX,
     STATIC_STUDY,
     TABLES,
+    TEXT,
     MatchedFigure,
     Studies,
     draws_text,
@@ -74,11 +77,12 @@ from labeltide_bench.pages.paper.sources import (
     published_studies,
     read_studies,
 )
-from labeltide_bench.pages.paper.tables import as_published_table, printed_table, size_table, stress_table
+from labeltide_bench.pages.paper.tables import printed_table, size_table, stress_table
 from labeltide_bench.pages.result_tables import PlainTable, as_markdown
 from labeltide_bench.pages.style import colours
 
 PAPER_PAGE = "paper.html"
+MORE = ", ours exactly as published"  # in the title of a table
 REACH = {"test_error": 8, "absolute": 4}  # points to each side of the strips of differences
 # Far from the colours of the six methods and of each other: at least 47 in CIELAB, contrast of 3 on black and on white.
 CORRECTION_COLOURS = {
@@ -167,6 +171,9 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
     printed = {number: studies.printed(shape) for number, shape in TABLES.items()}
     agreement = [row for number, cells in printed.items() for row in table_agreements(number, cells)]
     agreement += [figure_agreement(each) for each in matched if each.cells]
+    agreement += [row for each in ((CODE, studies.code), (TEXT, studies.text)) for row in exact_agreements(*each)]
+    by_default = [row for row in agreement if EXACTLY not in row.name]
+    exactly = [row for row in agreement if EXACTLY in row.name]
     change = changes_over_time([*studies.static, *studies.tables, *studies.figures])
     claims = compare_claims(
         check_claims(studies, change),
@@ -205,16 +212,12 @@ def make_page(studies: Studies) -> tuple[PaperPage, list[Agreement]]:
         noise=draw_noise_functions(studies.static or studies.tables),
         depictions=draw_depictions(studies.static or studies.tables),
         blocks=[_block(each) for each in matched],
-        agreement=[agreement_table(agreement), method_table(agreement)],
-        agreement_words=agreement_words(agreement),
+        agreement=[agreement_table(by_default), method_table(by_default)]
+        + ([agreement_table(exactly, MORE), method_table(exactly, MORE)] if exactly else []),
+        agreement_words=agreement_words(by_default),
         code=[code_table(with_code), code_dataset_table(with_code)] if with_code else [],
         claims=claims,
-        tables=[
-            table
-            for number, cells in printed.items()
-            for make in (printed_table, as_published_table)
-            if (table := make(number, TABLES[number], cells)).rows
-        ],
+        tables=[printed_table(number, TABLES[number], cells) for number, cells in printed.items() if cells],
         stress=stress_table(studies.people),
         sizes=size_table([*studies.tables, *studies.figures]),
         missing=studies.missing,
@@ -304,6 +307,10 @@ def caption_of(matched: MatchedFigure) -> str:
     if not figure.in_paper:
         sentences.append(f"From the authors' repository ({figure.file}); the paper does not number it.")
     sentences.append(draws_text(matched.cells, matched.methods) or "No records of ours were given.")
+    for method in matched.methods:
+        n_levels = sum(point.ours is not None for point in matched.points(method))
+        if 0 < n_levels < len(matched.cells):
+            sentences.append(f"{method.capitalize()} has {n_levels} of {len(matched.cells)} levels.")
     return " ".join(sentences)
 
 

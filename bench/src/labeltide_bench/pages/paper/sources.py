@@ -31,7 +31,7 @@ from scipy.stats import t as student
 
 from labeltide_bench.pages.cells import UNIFORM, Cell, DrawSummary, make_cells, methods_of
 from labeltide_bench.pages.method_order import Q_ERRORS, base_name, in_order
-from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, has_published, printed
+from labeltide_bench.pages.published import RELATIVE_TO, dataset_sizes, has_published, paper_name, printed
 from labeltide_bench.pages.results import DatasetInfo, Run, read_results
 
 ACCURACY, MAE = "accuracy", "mae"
@@ -344,6 +344,7 @@ def _run(dataset: str, classes: int, shape: str, percent: float, method: str, me
 
 NEAR = 1.0  # points of the rate by which a level of the paper may differ from ours; its figures round to whole percents
 LEVEL = 0.95  # of our intervals
+MOSTLY = 0.5  # share of the levels of a panel from which a method of ours alone is shown
 
 
 class Interval(NamedTuple):
@@ -429,25 +430,26 @@ class MatchedFigure:
 def match_figure(figure: PaperFigure, cells: Sequence[Cell]) -> MatchedFigure:
     """Put our cells of the figure's data set beside its values.
 
-    A method that the figure does not have is shown only where it has runs at every level.
+    Data in the paper's own form take the place of substitutes. A method that the figure does not have is shown in the
+    panels in which it has at least half of the levels.
     """
-    kept = [cell for cell in cells if cell.task[:2] == (figure.dataset, figure.classes) and cell.variant == UNIFORM]
+    found = [cell for cell in cells if cell.n_classes == figure.classes and cell.variant == UNIFORM]
+    kept = [cell for cell in found if cell.task[0] == figure.dataset]
+    kept = [cell for cell in found if paper_name(cell.task[0]) == figure.dataset != cell.task[0]] or kept
     values = figure_values()[figure.file]
     known = {*PAPER_NAMES, *(value.method for value in values)}
-    ours = [name for name in methods_of(kept) if name in known or all(name in cell.runs for cell in kept)]
-    methods = list(dict.fromkeys([*ours, *(value.method for value in values)]))
     curves: dict[tuple[str, str], list[Point]] = {}
     for shape in SHAPES:
-        pairs = match_levels(
-            [cell for cell in kept if cell.shape == shape],
-            sorted({value.wrong_percent for value in values if value.shape == shape}),
-        )
-        of_shape = {(value.method, value.wrong_percent): value for value in values if value.shape == shape}
-        for method in methods:
+        of_shape = [cell for cell in kept if cell.shape == shape]
+        shares = {name: np.mean([name in cell.runs for cell in of_shape]) for name in methods_of(of_shape)}
+        ours = [name for name, share in shares.items() if name in known or share >= MOSTLY]
+        pairs = match_levels(of_shape, sorted({value.wrong_percent for value in values if value.shape == shape}))
+        drawn = {(value.method, value.wrong_percent): value for value in values if value.shape == shape}
+        for method in dict.fromkeys([*ours, *(value.method for value in values)]):
             points = [
-                cell_point(cell, method, figure.metric, of_shape.get((method, percent)))._replace(wrong_percent=percent)
+                cell_point(cell, method, figure.metric, drawn.get((method, percent)))._replace(wrong_percent=percent)
                 if cell
-                else Point(percent, None, of_shape.get((method, percent)))
+                else Point(percent, None, drawn.get((method, percent)))
                 for cell, percent in pairs
             ]
             curves[shape, method] = [point for point in points if point.ours or point.paper]

@@ -33,83 +33,52 @@ ORIGINS = {True: "the paper's own", False: "substitute", None: ""}
 
 
 def printed_table(number: str, shape: str, cells: Sequence[Cell]) -> PlainTable:
-    """Table 2 or 3 in the paper's measures: what it prints, what the public code gives, and ours."""
+    """Table 2 or 3 in the paper's measures: print, public code, ours exactly as published and ours by default."""
     found = {cell.task[0]: cell for cell in cells}
-    heads = ["Data set", "Method", *(f"Test error: {name}" for name in ("print", "public code", "ours"))]
-    heads += [f"Error of Q / 0.30: {name}" for name in ("print", "public code", "ours")]
+    sources = [source for source in (CODE, TEXT) if any(source in name for cell in cells for name in cell.runs)]
+    columns = ["print", "public code", *(f"ours, as in the {source.split()[-1]}" for source in sources), "ours"]
+    heads = ["Data set", "Method", *(f"{what}: {name}" for what in MEASURED.values() for name in columns)]
     rows = []
     for dataset in [name for name in printed(shape) if name in dataset_sizes()]:
         cell = found.get(dataset)
+        star = "*" if cell and cell.info.faithful is False else ""
         for method in (*SIX, "tide"):
             texts = [
                 text
-                for metric in ("test_error", "absolute")
-                for text in (_three(cell, method, metric) if cell else [DASH, DASH, NOT_RUN])
+                for metric in MEASURED
+                for text in (_all_sources(cell, method, metric, sources) if cell else _not_run(sources))
             ]
-            star = "*" if cell and cell.info.faithful is False else ""
             rows.append([dataset + star, method, *texts])
     levels = " and ".join(", ".join(str(level) for level in printed(shape)["levels"]).rsplit(", ", 1))
     caption = (
         f"{shape.capitalize()} noise at {levels} %. Percent, mean ± standard deviation over all runs of all levels. "
         'Error of Q / 0.30: mean absolute error of an entry of Q(t) over 0.30, which the paper calls "Approx. Error". '
-        f"{FAR_FROM_PRINT} ours lies more than two printed standard deviations from the print; {FAR_FROM_CODE} ours "
-        "lies more than two standard errors from the public code. * Substitute data, not the paper's recordings: "
-        "public code and ours compare, the print does not."
+        "Public code: the authors' code, run by us on the same windows. Ours: our defaults, and with every departure "
+        f"from the paper undone. {FAR_FROM_PRINT} ours by default lies more than two printed standard deviations from "
+        f"the print; {FAR_FROM_CODE} ours by default, or as in the code, lies more than two standard errors from the "
+        "public code. * Substitute data, not the paper's recordings: public code and ours compare, the print does not."
     )
     return PlainTable(number, caption, heads, rows, words=1)
 
 
-def as_published_table(number: str, shape: str, cells: Sequence[Cell]) -> PlainTable:
-    """Table 2 or 3 with ours trained exactly as in the code and in the text, beside the print and the public code."""
-    runs = [name for cell in cells for name in cell.runs]
-    sources = [source for source in (CODE, TEXT) if any(source in name for name in runs)]
-    columns = ["print", "public code", *(f"as in the {source}" for source in sources), "ours"]
-    heads = ["Data set", "Method", *(f"{what}: {name}" for what in MEASURED.values() for name in columns)]
-    rows = []
-    for cell in cells:
-        for method in SIX:
-            if not any(f"{method} ({source})" in cell.runs for source in sources):
-                continue
-            texts = []
-            for metric in MEASURED:
-                scale = 1 / RELATIVE_TO if metric == "absolute" else 1.0
-                code = code_summary(cell, method, metric)
-                names = [*(f"{method} ({source})" for source in sources), method]
-                ours = {name: cell.over_draws(name, metric) for name in names}
-                points = {name: table_point(cell, name, metric) for name in names if CODE in name}
-                far = [name for name, point in points.items() if point.ours and point.code and not point.is_near_code]
-                has_numbers = metric == "test_error" or method != "ignore"
-                shown = [_printed(cell, method, metric), _text(code, scale) if code.n else DASH]
-                shown += [
-                    _text(each, scale) + FAR_FROM_CODE * (name in far) if each.n else DASH
-                    for name, each in ours.items()
-                ]
-                texts += shown if has_numbers else [DASH] * len(columns)
-            rows.append([cell.name + ("*" if cell.info.faithful is False else ""), method, *texts])
-    caption = (
-        f"{shape.capitalize()} noise. Percent, mean ± standard deviation over all runs. The public code was run by us "
-        "on the same windows. As in the paper's code, or text: our implementation with every departure undone. Ours: "
-        f"our defaults. {FAR_FROM_CODE} more than two standard errors from the public code. * Substitute data, with "
-        "which the print does not compare."
-    )
-    return PlainTable(f"{number}, exactly as published", caption, heads, rows, words=1)
+def _not_run(sources: Sequence[str]) -> list[str]:
+    return [DASH] * (2 + len(sources)) + [NOT_RUN]
 
 
-def _three(cell: Cell, method: str, metric: str) -> list[str]:
-    """Print, public code and ours of one method, as texts."""
+def _all_sources(cell: Cell, method: str, metric: str, sources: Sequence[str]) -> list[str]:
+    """Print, public code and ours, exactly as published and by default, of one method, as texts."""
     if metric == "absolute" and method == "ignore":
-        return [DASH] * 3
+        return [DASH] * (3 + len(sources))
     scale = 1 / RELATIVE_TO if metric == "absolute" else 1.0
-    paper, code = published(cell, method, metric), code_summary(cell, method, metric)
-    ours = cell.over_draws(method, metric)
-    point = table_point(cell, method, metric)
-    marks = FAR_FROM_PRINT if paper and cell.info.faithful is not False and paper.is_far_from(ours.mean) else ""
-    marks += FAR_FROM_CODE if point.code and not point.is_near_code else ""
-    return [
-        _printed(cell, method, metric),
-        _text(code, scale) if code.n else DASH,
-        _text(ours, scale) + marks if ours.n else NOT_RUN,
-    ]
+    code = code_summary(cell, method, metric)
+    texts = [_printed(cell, method, metric), _text(code, scale) if code.n else DASH]
+    for name in [*(f"{method} ({source})" for source in sources), method]:
+        ours, point = cell.over_draws(name, metric), table_point(cell, name, metric)
+        paper = published(cell, method, metric) if name == method and cell.info.faithful is not False else None
+        marks = FAR_FROM_PRINT if paper and paper.is_far_from(ours.mean) else ""
+        marks += FAR_FROM_CODE if TEXT not in name and point.code and point.ours and not point.is_near_code else ""
+        texts.append(_text(ours, scale) + marks if ours.n else NOT_RUN if name == method else DASH)
+    return texts
 
 
 def _printed(cell: Cell, method: str, metric: str) -> str:
