@@ -549,7 +549,7 @@ def bad_shapes() -> dict[str, tuple[dict[str, Any], str]]:
             "clusters must name one for every sequence. Sequence 0 has none",
         ),
         "clusters unhashable": ({"clusters": [[0]] * N}, "clusters must hold hashable names"),
-        "trusted by several": ({"trusted": np.stack([y, y], -1)}, "trusted must hold one label per step"),
+        "trusted by several": ({"trusted": np.stack([y, y], -1)}, "trusted must have shape"),
     }
 
 

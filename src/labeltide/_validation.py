@@ -277,6 +277,33 @@ def encode_labels(labels: np.ndarray, present: np.ndarray, classes: Sequence[Has
     return codes
 
 
+def encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+    """Codes of the labels that are known to be right, -1 elsewhere: shape (n, steps)."""
+    labels = as_labels(trusted)
+    if labels.shape not in (mask.shape, (*mask.shape, 1)):
+        raise ValueError(f"trusted must have shape {mask.shape}, one label or gap per step. Got shape {labels.shape}.")
+    labels = labels.reshape(mask.shape)
+    return encode_labels(labels, mask & ~missing_labels(labels), classes, "trusted")
+
+
+def check_probabilities(name: str, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The same with an equal share for every class on padding, normalised: shape (n, steps, classes)."""
+    values[~mask] = 1 / values.shape[-1]
+    bad = np.argwhere(~np.isfinite(values).all(-1))
+    if len(bad):
+        raise ValueError(
+            f"{name} must be finite. {len(bad)} steps hold NaN or infinity, the first in sequence {bad[0][0]}, "
+            f"step {bad[0][1]}. Leave these steps out and say so with gaps."
+        )
+    sums = values.sum(-1)
+    if values.min() < -1e-6 or np.abs(sums - 1).max() > 0.01:
+        raise ValueError(
+            f"{name} must be probabilities that sum to one over classes. Got values from {values.min():.3g} to "
+            f"{values.max():.3g} and sums from {sums.min():.3g} to {sums.max():.3g}. Apply softmax to logits."
+        )
+    return np.asarray((values / sums[..., None]).clip(0))
+
+
 def check_matrices(matrices: ArrayLike, clock: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
     """Valid matrices of shape (members, [annotators,] points, classes, classes) and their rising moments (points,)."""
     values = np.asarray(matrices, dtype=np.float64)

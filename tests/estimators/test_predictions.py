@@ -156,3 +156,13 @@ def test_probabilities_that_are_far_too_sure_are_reported(study):
     sure = probabilities**8
     with pytest.warns(lt.NoiseWarning, match="too sure"):
         lt.audit_predictions(sure / sure.sum(-1, keepdims=True), y)
+
+
+def test_a_model_that_fails_for_one_person_costs_the_others_nothing(study):
+    clean, y, probabilities = study
+    people = np.arange(N) // 6
+    failed = np.where((people == 3)[:, None, None], probabilities[..., ::-1], probabilities)
+    by_person, together = (lt.audit_predictions(failed, y, clusters=clusters) for clusters in (people, None))
+    others, wrong = people != 3, y != clean
+    assert by_person.is_issue[others][wrong[others]].mean() > together.is_issue[others][wrong[others]].mean() + 0.1
+    assert wrong[others][by_person.is_issue[others]].mean() > 0.8

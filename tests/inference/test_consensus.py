@@ -99,7 +99,7 @@ def test_one_long_recording_is_enough_for_labels_but_not_for_tests():
         ({"trusted": np.zeros((2, 2), int)}, "trusted must have shape"),
         ({"ids": ["a"]}, "one per sequence"),
         ({"evidence": np.zeros((N, STEPS, 3))}, "evidence must have shape"),
-        ({"evidence": np.full((N, STEPS, 2), -3.0)}, "Are they logits"),
+        ({"evidence": np.full((N, STEPS, 2), -3.0)}, "Apply softmax"),
     ],
 )
 def test_errors_say_the_rule(wrong, message):

@@ -441,7 +441,7 @@ def prepare(
         held = np.stack([hold_out(seed, rows, share, people) for seed, rows in zip(seeds, labelled, strict=True)])
     if settings.cross_fits or settings.early_stopping:
         _warn_of_splits(features, mask, labelled, people)
-    known = None if trusted is None else torch.from_numpy(encode_trusted(trusted, mask, classes))
+    known = None if trusted is None else torch.from_numpy(_validation.encode_trusted(trusted, mask, classes))
     scaling = learn_scaling(X, mask) if settings.standardize else None
     data = FleetData(
         features=torch.from_numpy(scale_features(X, features, mask, scaling)),
@@ -465,14 +465,6 @@ def find_grid(
         cells = find_cells(moments, mask, period, MAX_CELLS if n_classes <= FEW_CLASSES else MAX_CELLS_MANY_CLASSES)
         return np.arange(len(cells.grid), dtype=np.float64), cells.cell_of(moments), cells
     return *clock_grid(wrap_clock(moments, one_period(period)), mask), None
-
-
-def encode_trusted(trusted: ArrayLike, mask: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
-    labels = _validation.check_labels(trusted, *mask.shape)
-    if labels.shape[2] != 1:
-        raise ValueError(f"trusted must hold one label per step. Got shape {labels.shape}.")
-    present = mask[..., None] & ~_validation.missing_labels(labels)
-    return _validation.encode_labels(labels, present, classes, "trusted")[..., 0]
 
 
 def hold_out(seed: int, labelled: np.ndarray, fraction: float, clusters: np.ndarray | None = None) -> np.ndarray:

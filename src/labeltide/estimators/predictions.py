@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import Period, check_clocks, check_gaps, check_period
-from labeltide.chain.em import label_chain
+from labeltide.chain.em import POWER_CENTRE, label_chain, power_log_prior
 from labeltide.chain.passes import (
     INFERENCE_STEPS,
     TEST_STEPS,
     TrainingEvidence,
     draw_rows,
+    expect,
     posteriors,
     same_data,
     thin_evidence,
@@ -28,7 +30,6 @@ from labeltide.estimators.cross_fit import TrainingRows, digest_rows
 from labeltide.estimators.fleet import (
     FittedFleet,
     FleetFit,
-    encode_trusted,
     find_grid,
     find_moments,
     find_seed,
@@ -45,6 +46,7 @@ WINDOW = 100  # by hand: steps of the windows into which long sequences are cut 
 FIT_STEPS = 20_000  # by hand: steps that A, k and Q(t) are learned from; every label is judged
 MAX_POWER_RATIO = 3.0  # by hand: of the power that calibrates probabilities, either way
 POWERS = np.geomspace(0.1, 20, 40)  # by hand: of which the best for the labels is sought
+FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)  # by hand: on the power k of one person
 MIN_SPREAD = 1e-3  # of probabilities over steps, below which they are constant
 MIN_SUSPECTS = 20  # by hand: labels that their neighbours contradict, by the labels alone
 # By hand: the share of them that predictions repeat from which nothing can be told; and the share that seems to be
@@ -72,13 +74,24 @@ class PredictionFit(TideClassifier):
         none, zero = np.zeros((0, 1)), np.zeros(1, np.int64)
         return FittedFleet(model, noise, History(none, none, zero, zero, none, none), [learned], [1])
 
-    def learn(self, fleet_fit: FleetFit) -> None:
-        """Fit to data that are prepared; bands, checks and tests then rest on random windows where there are many."""
-        store(fleet_fit, self._fit_stages(fleet_fit), None)
+    def learn(self, fleet_fit: FleetFit, by_person: bool) -> np.ndarray:
+        """Fit to data that are prepared, and return the factor on the power k in each cluster.
+
+        With `by_person`, the fit is repeated with the factors that the first one gives. Bands, checks and tests then
+        rest on random windows where there are many.
+        """
+        fitted = self._fit_stages(fleet_fit)
+        factors = power_factors(fitted.learned[0]["training_"]) if by_person else np.ones(1)
+        if (factors != 1).any():
+            features = fleet_fit.data.features * torch.from_numpy(factors)[fleet_fit.clusters, None, None].float()
+            fleet_fit = replace(fleet_fit, data=replace(fleet_fit.data, features=features))
+            fitted = self._fit_stages(fleet_fit)
+        store(fleet_fit, fitted, None)
         whole, seed = self.training_, fleet_fit.seeds[0]
         self.predictions_ = check_predictions(whole)
         self.training_ = thin_evidence(whole, seed, INFERENCE_STEPS)
         self._for_tests = thin_for_tests(whole, seed, TEST_STEPS)
+        return factors
 
     def _find(self, name: str, compute: Callable[[], Any]) -> Any:
         bands = self.training_
@@ -95,6 +108,22 @@ class PredictionFit(TideClassifier):
 
     def _may_name_labels(self) -> bool | np.ndarray:
         return super(TideClassifier, self)._may_name_labels()
+
+
+def power_factors(training: TrainingEvidence) -> np.ndarray:
+    """The factor on the power k in each cluster by maximum a posteriori: (clusters,).
+
+    A model knows some people better than others. The prior is that of k, with the common power as its centre
+    (docs/decisions/005-prior-of-k.md).
+    """
+    assert training.clusters is not None
+    factors, chain = torch.from_numpy(FACTORS), training.parameters
+    chains = chain.take(torch.zeros(len(factors), dtype=torch.int64))
+    chains = chains._replace(power=chain.power * factors.to(chain.power))
+    members = same_data(torch.ones(len(factors), len(training.clusters)))
+    by_row = expect(training.data, members, chains).log_likelihood.double()
+    prior = power_log_prior(POWER_CENTRE * factors)[:, None].expand(-1, int(training.clusters.max()) + 1)
+    return FACTORS[prior.index_add(1, training.clusters, by_row).argmax(0).numpy()]
 
 
 def check_predictions(training: TrainingEvidence) -> list[Diagnostic]:
@@ -227,12 +256,12 @@ def audit_predictions(
     n, n_steps, n_columns = probabilities.shape
     counts = _validation.check_lengths(lengths, n, n_steps)
     mask = _validation.steps_mask(counts, n_steps)
-    probabilities = _check_probabilities(probabilities, mask)
+    probabilities = _validation.check_probabilities("pred_probs", probabilities, mask)
     recorded = _validation.check_labels(padded["y"], n, n_steps)
     present = mask[..., None] & ~_validation.missing_labels(recorded)
     names = _column_classes(recorded, present, n_columns, classes)
     codes = _validation.encode_labels(recorded, present, names)
-    known = None if trusted is None else encode_trusted(padded["trusted"], mask, names)
+    known = None if trusted is None else _validation.encode_trusted(padded["trusted"], mask, names)
     clocks, between = check_clocks(padded["clock"], counts, n_steps), check_gaps(padded["gaps"], counts, n_steps)
     people = None if clusters is None else encode_clusters(clusters, n)
 
@@ -243,8 +272,9 @@ def audit_predictions(
         points = np.broadcast_to(np.arange(n_steps), mask.shape)
     row, step, inside = _cut_windows(counts, np.asarray((codes >= 0).any(-1)))
     units = (np.arange(n) if people is None else people)[row]
+    by_person = people is not None
     if len(np.unique(units)) < 2:  # windows of the only sequence
-        units = np.arange(len(row))
+        units, by_person = np.arange(len(row)), False
     most = max(2, FIT_STEPS // inside.shape[1])
     if len(row) > most:
         drawn = draw_rows(units, most, most, np.random.default_rng([seed, 10]))
@@ -265,8 +295,14 @@ def audit_predictions(
         gaps=None if between is None else take(between),
     )
     fit = PredictionFit(period=period, random_state=seed)
-    units = np.unique(units, return_inverse=True)[1]
-    fit.learn(FleetFit([fit], learned, names, (seed,), Sources(codes.shape[2], None), cells, units))
+    learned_from, units = np.unique(units, return_inverse=True)
+    factors = fit.learn(
+        FleetFit([fit], learned, names, (seed,), Sources(codes.shape[2], None), cells, units), by_person
+    )
+    if by_person:
+        of_person = np.ones(n)
+        of_person[learned_from] = factors
+        evidence *= of_person[people][:, None, None]
     for check in fit.predictions_:
         if check.is_warning:
             warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=2)
@@ -386,25 +422,6 @@ def _pad_sequences(given: dict[str, Any], lengths: Any) -> tuple[dict[str, Any],
             raise ValueError(f"The sequences of {name} must have one shape beyond their steps.")
         padded[name] = np.stack([part[np.minimum(np.arange(max(counts)), len(part) - 1)] for part in parts])
     return padded, counts
-
-
-def _check_probabilities(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The same with an equal share for every class on padding, normalised."""
-    values[~mask] = 1 / values.shape[-1]
-    bad = np.argwhere(~np.isfinite(values).all(-1))
-    if len(bad):
-        raise ValueError(
-            f"pred_probs must be finite. {len(bad)} steps hold NaN or infinity, the first in sequence {bad[0][0]}, "
-            f"step {bad[0][1]}. Leave these steps out and say so with gaps."
-        )
-    sums = values.sum(-1)
-    if values.min() < -1e-6 or np.abs(sums - 1).max() > 0.01:
-        raise ValueError(
-            "pred_probs must be probabilities that sum to one over classes. Got values from "
-            f"{values.min():.3g} to {values.max():.3g} and sums from {sums.min():.3g} to {sums.max():.3g}. "
-            "Apply softmax to logits."
-        )
-    return np.asarray((values / sums[..., None]).clip(0))
 
 
 def _column_classes(

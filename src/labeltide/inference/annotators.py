@@ -479,18 +479,9 @@ def consensus(
                 f"evidence must have shape {(*mask.shape, len(names))}, a probability for every step and class. "
                 f"Got shape {given.shape}."
             )
-        given[~mask] = 1 / len(names)
-        if not np.all((given >= 0) & (given <= 1 + 1e-6)) or not np.allclose(given.sum(-1), 1, atol=1e-3):
-            raise ValueError("evidence must hold probabilities that sum to one over classes. Are they logits?")
-        log_evidence = np.log(given.clip(1e-6))
+        log_evidence = np.log(_validation.check_probabilities("evidence", given, mask).clip(1e-6))
     if trusted is not None:
-        answers = _validation.as_labels(trusted)
-        if answers.shape != mask.shape:
-            raise ValueError(
-                f"trusted must have shape {mask.shape}, one label or gap per step. Got shape {answers.shape}."
-            )
-        present = ~_validation.missing_labels(answers) & mask
-        known = _validation.encode_labels(answers, present, names, "trusted")
+        known = _validation.encode_trusted(trusted, mask, names)
     crowd = replace(crowd, period=period, evidence=log_evidence, trusted=known)
     started = time.perf_counter()
 
