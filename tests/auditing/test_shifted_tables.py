@@ -82,6 +82,21 @@ def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clo
     assert "Shifts by whole hours (1 h)" in found["sentence"]
 
 
+def test_an_annotator_who_is_late_is_named_alone(tmp_path):
+    study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
+    table = timed(study, study.clean_labels).rename(columns={"label": "ann"})
+    table["bob"] = table.groupby("person", sort=False)["ann"].shift(5)
+    audit = lt.audit(table, label="ann,bob", out=tmp_path / "audit", fast=True)
+    words = str(audit).replace("\N{NO-BREAK SPACE}", " ")
+    assert 'the labels by "bob" are late by 5 steps (25 min)' in words
+    assert "Varying delays" not in words
+    page = (tmp_path / "audit" / "report.html").read_text(encoding="utf-8")
+    assert "&#39;bob&#39;: Labels are late by 5 steps" in page
+    assert "'ann': " not in page.replace("&#39;", "'")
+    shift = audit.to_frame().groupby("annotator")["shift"].unique()
+    assert (shift["ann"].tolist(), shift["bob"].tolist()) == ([0], [5])
+
+
 def test_a_shifted_recording_is_described_with_an_interval():
     study = lt.make_sequences(n=12, n_steps=300, n_features=3, stay=0.95, random_state=0)
     labels = study.clean_labels.copy()

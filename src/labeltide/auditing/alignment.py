@@ -47,10 +47,10 @@ class TableShifts(NamedTuple):
 
     def check(self) -> tuple[Diagnostic, ...]:
         """A warning where labels are late or early, but by no common number of steps."""
-        if not self.described["varies"]:
-            return ()
-        sentence = f"{self.described['sentence']} Labels were left where they are."
-        return (Diagnostic("delay", True, sentence, "Check how changes of class were recorded."),)
+        each = self.described.get("by_annotator") or [self.described]
+        found = " ".join(described["sentence"] for described in each if described["varies"])
+        sentence = f"{found} These labels were left where they are."
+        return (Diagnostic("delay", True, sentence, "Check how changes of class were recorded."),) if found else ()
 
 
 def find_table_shifts(table: AuditInput) -> TableShifts:
@@ -64,9 +64,8 @@ def find_table_shifts(table: AuditInput) -> TableShifts:
     names = [table.sequence_names[i] for i in searched]
     seconds = _step_seconds(table)
     described = _describe(found, names, seconds)
-    if found.annotators:
-        people = zip(table.annotator_names or (), found.annotators, strict=True)
-        described["annotators"] = {name: _describe(each, names, seconds) for name, each in people}
+    people = zip(table.annotator_names or (), found.annotators, strict=False)  # none where there is one
+    described["by_annotator"] = [{"annotator": who, **_describe(each, names, seconds, who)} for who, each in people]
     own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
     return TableShifts(common, own, described)
 
@@ -100,7 +99,7 @@ def _say_hours(steps: np.ndarray, seconds: float | None) -> str:
     return f" Shifts by whole hours ({', '.join(amounts[:3])}) suggest a wrong clock: check {cause}."
 
 
-def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[str, Any]:
+def _describe(found: Shifts, names: list[str], seconds: float | None, who: str = "") -> dict[str, Any]:
     own = np.flatnonzero(found.own_p_value < RECORDING_LEVEL)
     own = own[np.argsort(found.own_p_value[own], kind="stable")][:MAX_LISTED]
     near = np.abs(found.shifts - (found.lag or 0)) <= MAX_CURVE // 2
@@ -113,7 +112,7 @@ def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[st
         "is_shifted": found.is_shifted,
         "varies": found.varies,
         "assumed": int(np.median(found.assumed)),
-        "sentence": str(found) + _say_hours(np.unique(found.assumed), seconds),
+        "sentence": f"{quoted([who])}: " * bool(who) + str(found) + _say_hours(np.unique(found.assumed), seconds),
         "step_seconds": seconds,
         "recordings": [
             {"sequence": names[i], "shift": int(found.own_shift[i]), "p_value": float(found.own_p_value[i])}
