@@ -73,13 +73,13 @@ def timed(study, labels, step="5min"):
     return table.assign(label=np.array(["rest", "walk"])[labels].ravel())
 
 
-def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clock():
-    study = lt.make_sequences(n=12, n_steps=700, n_features=3, stay=0.95, random_state=0)
-    labels = study.clean_labels.copy()
-    labels[:, 120:] = labels[:, :-120]
-    found = find_table_shifts(read_audit_table(timed(study, labels, "30s"))).described
-    assert (found["lag"], found["step_seconds"]) == (120, 30.0)
-    assert "Shifts by whole hours (1 h)" in found["sentence"]
+@pytest.mark.parametrize(("lag", "seconds", "words"), [(120, 30, "(1 h)"), (720, 120, "(1 day)")])
+def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clock(lag, seconds, words):
+    study = lt.make_sequences(n=12, n_steps=10 * lag, n_features=3, stay=0.95, random_state=0)
+    labels = np.roll(study.clean_labels, lag, axis=1)
+    found = find_table_shifts(read_audit_table(timed(study, labels, f"{seconds}s"))).described
+    assert (found["lag"], found["step_seconds"]) == (lag, seconds)
+    assert f"Shifts by whole hours {words}" in found["sentence"]
 
 
 def test_an_annotator_who_is_late_is_named_alone(tmp_path):
