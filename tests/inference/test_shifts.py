@@ -104,6 +104,14 @@ def test_what_cannot_be_aligned_has_a_reason(study, kind):
     assert (found.align(y) == y).all()
 
 
+def test_a_lag_at_the_end_of_the_search_is_said_to_be_there(study):
+    y = late(study.clean_labels, 3)
+    assert "late by 2 steps (2 to 2, p 0.001, the largest shift tried)" in str(
+        lt.find_shifts(study.features, y, max_shift=2)
+    )
+    assert "tried" not in str(lt.find_shifts(study.features, y, max_shift=4))
+
+
 def test_a_plot_and_a_piece_of_html_show_the_lag(study):
     found = lt.find_shifts(study.features, late(study.clean_labels, 3))
     assert "late by 3" in found._repr_html_()

@@ -181,6 +181,7 @@ class Shifts(ShortRepr):
             return f"The lag cannot be estimated: {self.reason}"
         low, high = self.interval or (self.lag, self.lag)
         certainty = f"{low} to {high}, p {p_value(self.p_value)}"
+        certainty += ", the largest shift tried" if abs(self.lag) == self.shifts[-1] else ""
         text = f"No shift of all labels was found (best {self.lag}, {certainty})."
         if self.is_shifted:
             steps = f"{abs(self.lag)} step{'s' * (abs(self.lag) != 1)}"
