@@ -48,7 +48,7 @@ MIN_SPREAD = 1.0  # by hand: of delays, in steps, from which single changes are 
 MIN_CHANGES = 20  # of label, below which their spread is not estimated
 EM_PASSES = 200
 DELAYS = np.arange(-REACH, REACH + 1)
-PIECE, MAX_PIECES = 100, 500  # by hand: steps of labels that are smoothed at once; pieces from which that is learned
+PIECE, MAX_PIECES = 100, 200  # by hand: steps of labels that are smoothed at once; pieces from which that is learned
 
 
 Rows = Sequence[np.ndarray]
@@ -505,7 +505,7 @@ def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
     for index, piece in enumerate(pieces):
         codes[index, : len(piece), 0], mask[index, : len(piece)] = piece, True
     data = ChainData(torch.from_numpy(codes)[None], torch.from_numpy(mask), None, PIECE, n_classes)
-    some = data.take_rows(torch.arange(min(len(mask), MAX_PIECES)))
+    some = data.take_rows(torch.linspace(0, len(mask) - 1, min(len(mask), MAX_PIECES)).round().long())
     chain = label_chain(some, same_data(torch.ones(1, len(some.mask))), np.linspace(0, 1, PIECE))
     likeliest = posteriors(data, same_data(torch.ones(1, len(mask))), chain)[0].argmax(-1).numpy()[mask]
     parts = np.split(likeliest, np.cumsum([len(row) for row in labels])[:-1])
