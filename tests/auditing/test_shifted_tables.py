@@ -154,6 +154,15 @@ def test_errors_on_one_side_of_events_are_described(events, kind, words):
     assert ("is labelled" in " ".join(found)) == (kind == "onset alone")
 
 
+@pytest.mark.parametrize(("kind", "is_said"), [("start late", True), ("late", False)])
+def test_starts_late_alone_are_described_where_all_labels_were_moved(events, kind, is_said):
+    labels = np.roll(events.clean_labels, 3, axis=1) if kind == "late" else recorded_as(events, kind)
+    table, truth = (read_audit_table(timed(events, each)) for each in (labels, events.clean_labels))
+    posterior = np.eye(2)[truth.from_steps(truth.labels)[:, 0]] * 0.98 + 0.01
+    found = find_patterns(replace(table, moved=table.labels), table.from_steps(table.labels), posterior)
+    assert ["begin too late" in sentence for sentence in found] == [True] * is_said
+
+
 def test_align_moves_the_spans_of_recordings_and_keeps_each_of_them(tmp_path):
     folder, nights = tmp_path / "nights", []
     folder.mkdir()

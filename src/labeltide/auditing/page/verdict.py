@@ -115,8 +115,7 @@ def size(audit: Mapping[str, Any]) -> str:
 def timing(audit: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What was found of late or early labels that were moved, for each annotator where there are several."""
     shifts = audit["table"].get("shifts") or {}
-    each = shifts.get("by_annotator") or [shifts]
-    return [found for found in each if found.get("assumed") or found.get("recordings")]
+    return [each for each in shifts.get("by_annotator") or [shifts] if each.get("assumed") or each.get("recordings")]
 
 
 def timing_words(audit: Mapping[str, Any]) -> str:
@@ -394,7 +393,7 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     if not plan and not issues.get("count"):
         return Card(question, "Nothing urgent", "Use the labels as they are, and audit again when there are more.")
     if timing(audit) and not is_noisy(audit):
-        detail = "labeltide apply --align moves them, and an audit of the new table shows what is left."
+        detail = "labeltide apply --align moves them. Where starts or ends alone are late, --above 0.95 fits better."
         return Card(question, "Move the labels to their time", detail, ("timing", "Fit against shift"))
     if not is_noisy(audit):
         upper = number(audit["noise"].get("rate_upper"))
