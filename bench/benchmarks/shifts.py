@@ -219,10 +219,10 @@ def measure_tide(path: Path, tasks: list[tuple], pool: ProcessPoolExecutor) -> N
 
 
 def describe_tide(path: Path) -> list[str]:
-    """Means over draws: labels moved, the same labels in time, and late labels where they are."""
+    """Means over draws: labels moved, the same labels in time, and late labels where they are; and the differences."""
     results = {tuple(key): values for key, values in map(json.loads, path.read_text().splitlines())}
-    heads = ["data set", "labels", "other wrong labels", "lags assumed", "test error", "in time", "without align"]
-    heads += ["left", "left, in time", "left, without align", "suggested", "suggested, in time"]
+    heads = ["data set", "labels", "other wrong labels", "lags assumed", "test error", "in time", "difference by draw"]
+    heads += ["without align", "left", "in time", "without align", "suggested", "in time"]
     lines = ["Per cent, means over draws. Windows of 100 steps.", "", *_head(heads, 3)]
     for name, kind, noise in sorted({key[:3] for key in results if key[4]}):
         keys = [(kind, True), ("as recorded", False), (kind, False)]
@@ -236,6 +236,7 @@ def describe_tide(path: Path) -> list[str]:
         cells += [moved[:, 2].mean(), in_time[:, 2].mean()]
         lags = ", ".join(f"{lag:.0f}" for lag in moved[:, 3])
         texts = ["" if np.isnan(value) else f"{value:.1f}" for value in cells]
+        texts.insert(2, ", ".join(f"{each:+.1f}" for each in moved[:, 0] - in_time[:, 0]))
         lines.append(_line([name, kind, f"{noise:.0%}", lags, *texts]))
     return lines
 

@@ -229,7 +229,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tuple[Hashable, ...]:
+def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y", least: int = 2) -> tuple[Hashable, ...]:
     """The distinct labels, sorted where they can be sorted, else in order of appearance."""
     values = labels[present] if labels.dtype == object else np.unique(labels[present])
     if not len(values):
@@ -240,11 +240,11 @@ def find_classes(labels: np.ndarray, present: np.ndarray, name: str = "y") -> tu
         raise ValueError(f"{name} {HASHABLE}") from None
     with suppress(TypeError):
         classes = sorted(classes)
-    return check_classes(classes, name)
+    return check_classes(classes, name, least)
 
 
-def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...]:
-    """From 2 to 127 distinct class names, in their order."""
+def check_classes(classes: Iterable[Hashable], name: str, least: int = 2) -> tuple[Hashable, ...]:
+    """At most 127 distinct class names, in their order."""
     names = tuple(normalize("NFC", name) if isinstance(name, str) else name for name in classes)
     try:
         repeated = [value for value, count in Counter(names).items() if count > 1]
@@ -252,7 +252,7 @@ def check_classes(classes: Iterable[Hashable], name: str) -> tuple[Hashable, ...
         raise ValueError(f"{name} {HASHABLE}") from None
     if repeated:
         raise ValueError(f"{name} must hold every class once. Got {listed(repeated)} more than once.")
-    if len(names) < 2:
+    if len(names) < least:
         note = " Whole-number labels of -1 mean 'not recorded'." if names and is_whole(names[0]) else ""
         got = f"only {names[0]!r}" if names else "none"
         raise ValueError(f"{name} must hold at least two classes. Got {got}.{note}")

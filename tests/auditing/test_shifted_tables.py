@@ -73,13 +73,28 @@ def timed(study, labels, step="5min"):
     return table.assign(label=np.array(["rest", "walk"])[labels].ravel())
 
 
-def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clock():
-    study = lt.make_sequences(n=12, n_steps=700, n_features=3, stay=0.95, random_state=0)
-    labels = study.clean_labels.copy()
-    labels[:, 120:] = labels[:, :-120]
-    found = find_table_shifts(read_audit_table(timed(study, labels, "30s"))).described
-    assert (found["lag"], found["step_seconds"]) == (120, 30.0)
-    assert "Shifts by whole hours (1 h)" in found["sentence"]
+@pytest.mark.parametrize(("lag", "seconds", "words"), [(120, 30, "(1 h)"), (720, 120, "(1 day)")])
+def test_shifts_of_a_dated_table_are_given_in_time_and_whole_hours_suggest_a_clock(lag, seconds, words):
+    study = lt.make_sequences(n=12, n_steps=10 * lag, n_features=3, stay=0.95, random_state=0)
+    labels = np.roll(study.clean_labels, lag, axis=1)
+    found = find_table_shifts(read_audit_table(timed(study, labels, f"{seconds}s"))).described
+    assert (found["lag"], found["step_seconds"]) == (lag, seconds)
+    assert f"Shifts by whole hours {words}" in found["sentence"]
+
+
+def test_an_annotator_who_is_late_is_named_alone(tmp_path):
+    study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
+    table = timed(study, study.clean_labels).rename(columns={"label": "ann"})
+    table["bob"] = table.groupby("person", sort=False)["ann"].shift(5)
+    audit = lt.audit(table, label="ann,bob", out=tmp_path / "audit", fast=True)
+    words = str(audit).replace("\N{NO-BREAK SPACE}", " ")
+    assert 'the labels by "bob" are late by 5 steps (25 min)' in words
+    assert "Varying delays" not in words
+    page = (tmp_path / "audit" / "report.html").read_text(encoding="utf-8")
+    assert "&#39;bob&#39;: Labels are late by 5 steps" in page
+    assert "'ann': " not in page.replace("&#39;", "'")
+    shift = audit.to_frame().groupby("annotator")["shift"].unique()
+    assert (shift["ann"].tolist(), shift["bob"].tolist()) == ([0], [5])
 
 
 def test_a_shifted_recording_is_described_with_an_interval():
@@ -137,6 +152,15 @@ def test_errors_on_one_side_of_events_are_described(events, kind, words):
     found = find_patterns(table, table.from_steps(table.labels), posterior)
     assert any(words in sentence for sentence in found) if words else found == []
     assert ("is labelled" in " ".join(found)) == (kind == "onset alone")
+
+
+@pytest.mark.parametrize(("kind", "is_said"), [("start late", True), ("late", False)])
+def test_starts_late_alone_are_described_where_all_labels_were_moved(events, kind, is_said):
+    labels = np.roll(events.clean_labels, 3, axis=1) if kind == "late" else recorded_as(events, kind)
+    table, truth = (read_audit_table(timed(events, each)) for each in (labels, events.clean_labels))
+    posterior = np.eye(2)[truth.from_steps(truth.labels)[:, 0]] * 0.98 + 0.01
+    found = find_patterns(replace(table, moved=table.labels), table.from_steps(table.labels), posterior)
+    assert ["begin too late" in sentence for sentence in found] == [True] * is_said
 
 
 def test_align_moves_the_spans_of_recordings_and_keeps_each_of_them(tmp_path):

@@ -60,10 +60,14 @@ def test_one_shifted_recording_among_many_is_named(study):
 
 def test_each_annotator_has_a_lag(study):
     y = np.stack([study.clean_labels, late(study.clean_labels, 5)], axis=-1)
-    first, second = lt.find_shifts(study.features, y).annotators
+    found = lt.find_shifts(study.features, y)
+    first, second = found.annotators
     assert (first.lag, second.lag) == (0, 5)
     assert second.is_shifted
     assert not first.is_shifted
+    aligned = found.align(y)
+    assert (aligned == study.clean_labels[..., None])[aligned >= 0].all()
+    assert "Annotator 1: Labels are late by 5 steps" in str(found)
 
 
 def test_padding_never_changes_the_result(study):
@@ -84,20 +88,28 @@ def test_one_long_recording_is_enough():
     assert found.is_shifted
 
 
-@pytest.mark.parametrize("kind", ["noise", "constant"])
+@pytest.mark.parametrize("kind", ["noise", "constant", "few"])
 def test_what_cannot_be_aligned_has_a_reason(study, kind):
     y = np.zeros_like(study.clean_labels)
     if kind == "noise":
         y = lt.make_sequences(n=24, n_steps=240, n_features=1, n_classes=3, stay=0.9, random_state=9).clean_labels
-    else:
+    elif kind == "few":
         y[0, :3] = 1
     found = lt.find_shifts(study.features, y)
     assert found.lag is None
     assert np.isnan(found.p_value)
-    assert {"noise": "do not predict", "constant": "too few"}[kind] in str(found)
+    assert {"noise": "do not predict", "constant": "are the same", "few": "too few"}[kind] in str(found)
     assert set(found.recordings["reason"]) == {found.reason}
     assert found.recordings["lower"].isna().all()
     assert (found.align(y) == y).all()
+
+
+def test_a_lag_at_the_end_of_the_search_is_said_to_be_there(study):
+    y = late(study.clean_labels, 3)
+    assert "late by 2 steps (2 to 2, p 0.001, the largest shift tried)" in str(
+        lt.find_shifts(study.features, y, max_shift=2)
+    )
+    assert "tried" not in str(lt.find_shifts(study.features, y, max_shift=4))
 
 
 def test_a_plot_and_a_piece_of_html_show_the_lag(study):

@@ -47,10 +47,10 @@ class TableShifts(NamedTuple):
 
     def check(self) -> tuple[Diagnostic, ...]:
         """A warning where labels are late or early, but by no common number of steps."""
-        if not self.described["varies"]:
-            return ()
-        sentence = f"{self.described['sentence']} Labels were left where they are."
-        return (Diagnostic("delay", True, sentence, "Check how changes of class were recorded."),)
+        each = self.described["by_annotator"] or [self.described]
+        found = " ".join(described["sentence"] for described in each if described["varies"])
+        sentence = f"{found} These labels were left where they are."
+        return (Diagnostic("delay", True, sentence, "Check how changes of class were recorded."),) if found else ()
 
 
 def find_table_shifts(table: AuditInput) -> TableShifts:
@@ -64,9 +64,8 @@ def find_table_shifts(table: AuditInput) -> TableShifts:
     names = [table.sequence_names[i] for i in searched]
     seconds = _step_seconds(table)
     described = _describe(found, names, seconds)
-    if found.annotators:
-        people = zip(table.annotator_names or (), found.annotators, strict=True)
-        described["annotators"] = {name: _describe(each, names, seconds) for name, each in people}
+    people = zip(table.annotator_names or (), found.annotators, strict=False)  # none where there is one
+    described["by_annotator"] = [{"annotator": who, **_describe(each, names, seconds, who)} for who, each in people]
     own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
     return TableShifts(common, own, described)
 
@@ -79,12 +78,9 @@ def _split(table: AuditInput, values: np.ndarray) -> list[np.ndarray]:
 
 def _step_seconds(table: AuditInput) -> float | None:
     """The usual seconds between steps; None where the unit of the times is not known."""
-    name = table.columns.get("time")
-    if name is None:
-        return None
     rows = table.line_row[table.first_lines()[:TIMED_STEPS]]
     times, dated = read_times(pa.chunked_array([table.times.take(pa.array(rows)).cast(pa.string())]))
-    steps, unit = np.diff(times), seconds_of_unit(name, dated)
+    steps, unit = np.diff(times), seconds_of_unit(table.columns.get("time") or "", dated)
     return float(np.median(steps[steps > 0])) * unit if unit and (steps > 0).any() else None
 
 
@@ -100,7 +96,7 @@ def _say_hours(steps: np.ndarray, seconds: float | None) -> str:
     return f" Shifts by whole hours ({', '.join(amounts[:3])}) suggest a wrong clock: check {cause}."
 
 
-def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[str, Any]:
+def _describe(found: Shifts, names: list[str], seconds: float | None, who: str = "") -> dict[str, Any]:
     own = np.flatnonzero(found.own_p_value < RECORDING_LEVEL)
     own = own[np.argsort(found.own_p_value[own], kind="stable")][:MAX_LISTED]
     near = np.abs(found.shifts - (found.lag or 0)) <= MAX_CURVE // 2
@@ -113,7 +109,7 @@ def _describe(found: Shifts, names: list[str], seconds: float | None) -> dict[st
         "is_shifted": found.is_shifted,
         "varies": found.varies,
         "assumed": int(np.median(found.assumed)),
-        "sentence": str(found) + _say_hours(np.unique(found.assumed), seconds),
+        "sentence": f"{quoted([who])}: " * bool(who) + str(found) + _say_hours(np.unique(found.assumed), seconds),
         "step_seconds": seconds,
         "recordings": [
             {"sequence": names[i], "shift": int(found.own_shift[i]), "p_value": float(found.own_p_value[i])}
@@ -169,9 +165,10 @@ def find_patterns(table: AuditInput, recorded: np.ndarray, posterior: np.ndarray
     ):
         n = int(touching.sum())
         if n > PATTERN_PART * len(event) and stats.binomtest(n, len(event), chance, "greater").pvalue <= level:
-            found.append(f"{n} of {len(event)} stretches that the signals contradict {where} ({chance:.0%} by chance).")
+            text = f"{n} of {len(event)} stretches that the signals contradict {where}"
+            found.append(f"{text} ({100 * chance:.0f} % by chance).")
             touches |= touching > 0
-    of_event: dict[int, list[str]] = {}  # where labels were moved, a common lag explains two of them
+    of_event: dict[int, dict[str, int]] = {}
     for code, is_short in kinds:
         own = (event == code) & (short == is_short) & ~touches
         n_after, n_before = int(after[own].sum()), int(before[own].sum())
@@ -182,8 +179,11 @@ def find_patterns(table: AuditInput, recorded: np.ndarray, posterior: np.ndarray
             share = np.median(covered[own & (after > 0)]) if is_short and is_after else 1.0
             part = f" About {share:.0%} of such an event, its beginning, is labelled." if share < 0.5 else ""
             sides = f"signals contradict {max(n_after, n_before)} there and {min(n_after, n_before)} at the other end"
-            of_event.setdefault(int(code), []).append(f"{what}: {sides}.{part}")
-    return found + [text for texts in of_event.values() if table.moved is None or len(texts) == 1 for text in texts]
+            of_event.setdefault(int(code), {})[f"{what}: {sides}.{part}"] = max(n_after, n_before)
+    least = 0 if table.moved is None else 3  # by hand; a common lag explains two patterns that are alike
+    for each in of_event.values():
+        found += [text for text, n in each.items() if n > least * (sum(each.values()) - n)]
+    return found
 
 
 def _is_midnight(table: AuditInput) -> np.ndarray:

@@ -52,11 +52,11 @@ class AppliedDecisions:
 
     path: Path
     rows: int
-    changed_by_reviewers: int
-    kept_by_reviewers: int
-    changed_by_model: int
-    disputed: int
     columns: tuple[str, ...]
+    changed_by_model: int
+    changed_by_reviewers: int = 0
+    kept_by_reviewers: int = 0
+    disputed: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -206,7 +206,7 @@ def _align_spans(folder: Path, out: Path, described: Mapping[str, Any]) -> Appli
     table = pa.concat_tables(spans)
     write_new_table(table, out)
     n_moved = pc.sum(pc.not_equal(table["onset"], table["onset_original"])).as_py()
-    return AppliedDecisions(out, len(table), 0, 0, n_moved, 0, ("onset_original", "duration_original"))
+    return AppliedDecisions(out, len(table), ("onset_original", "duration_original"), n_moved)
 
 
 def _shifted_lines(folder: Path, columns: list[str]) -> pa.Table:
@@ -237,8 +237,7 @@ def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int
             steps = int(shifts[line])
             reason = f"labels moved {abs(steps)} steps {'earlier' if steps > 0 else 'later'}"
             corrections[row[line], column.get(who[line] or "", 0)] = (label, reason, f"labeltide {__version__}")
-    counts = dict.fromkeys(("changed_by_reviewers", "kept_by_reviewers", "disputed"), 0)
-    return corrections, {**counts, "changed_by_model": len(corrections)}
+    return corrections, {"changed_by_model": len(corrections)}
 
 
 class _Rewriter:

@@ -110,6 +110,14 @@ _NOISE_CURVE = {
     **{f"class_rate_simultaneous{end}": _curve(2) for end in _ENDS[1:]},
     **{name: _curve(3) for name in ("mean", "lower", "upper")},
 }
+_SHIFTS = {
+    "annotator": Maybe(TEXT),
+    "assumed": NUMBER,
+    "sentence": TEXT,
+    "step_seconds": Maybe(POSITIVE),
+    "curve": {"shift": _curve(1), "fit": _curve(1)},
+    "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER, "interval": [NUMBER]}]),
+}
 _TABLE = {
     "name": Maybe(TEXT),
     "path": Maybe(TEXT),
@@ -120,15 +128,7 @@ _TABLE = {
     "features": Maybe([TEXT]),
     "annotators": Maybe(_NAMES),
     "messages": Maybe([TEXT]),
-    "shifts": Maybe(
-        {
-            "assumed": NUMBER,
-            "sentence": TEXT,
-            "step_seconds": Maybe(POSITIVE),
-            "curve": {"shift": _curve(1), "fit": _curve(1)},
-            "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER, "interval": [NUMBER]}]),
-        }
-    ),
+    "shifts": Maybe({**_SHIFTS, "by_annotator": Maybe([_SHIFTS])}),
 }
 _FILE = {
     "recording*": TEXT,

@@ -226,7 +226,7 @@ def apply(
     out: Annotated[Path, Parameter(help="A new file, .parquet or .csv.")],
     table: Annotated[Path | None, Parameter(help="Where the audited table is, if it was moved.")] = None,
     above: Annotated[float | None, Parameter(help="Also correct where the model is this sure, such as 0.95.")] = None,
-    align: Annotated[bool, Flag(help="Move late or early labels to their steps, and change nothing else.")] = False,
+    align: Annotated[bool, Flag(help="Only move late or early labels; steps that none reaches have none.")] = False,
 ) -> None:
     """Write the audited table with the labels that reviewers settled, next to the original labels."""
     from labeltide.auditing.apply import apply_decisions

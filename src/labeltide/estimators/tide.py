@@ -576,7 +576,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
         ``clock`` of shape (n, steps, 2), it is ``(None, 24)``; their effects on the noise add up on the logit scale.
     align : bool, default True
         Learn from labels moved to the signals where `labeltide.find_shifts` finds them late or early (p < 0.05), or
-        finds single sequences shifted (p < 0.01). Where the lag varies, changes of label are moved one by one, and
+        finds single sequences shifted (p < 0.05). Where the lag varies, changes of label are moved one by one, and
         networks learn them as uncertain in time. Predictions then follow the signals.
     model, hidden_size, ..., random_state : as in `labeltide.estimators.NoisyLabelClassifier`
         `early_stopping` and `validation_fraction` have no effect here: every network that is trained on recorded labels

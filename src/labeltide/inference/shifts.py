@@ -42,14 +42,13 @@ LEVEL = 0.95
 RECORDING_LEVEL = 0.05  # familywise, over recordings
 WIDTH = 1.66  # standard errors by which shifts of a 95 % interval may fit worse: half the root of 11 (Bai 1997)
 COMPARED = 40  # by hand: shifts on either side of a recording's best one that its interval looks at
-ALIGN_LEVEL = 0.01  # by hand: at which fits and audits act on the shift of a single sequence
 REACH = 16  # by hand: steps on either side of the lag in which changes of label are looked for
 MIN_RUN = 3  # steps that a label lasts on both sides of a change; shorter runs are mostly wrong labels
 MIN_SPREAD = 1.0  # by hand: of delays, in steps, from which single changes are moved
 MIN_CHANGES = 20  # of label, below which their spread is not estimated
 EM_PASSES = 200
 DELAYS = np.arange(-REACH, REACH + 1)
-PIECE, MAX_PIECES = 100, 500  # by hand: steps of labels that are smoothed at once; pieces from which that is learned
+PIECE, MAX_PIECES = 100, 200  # by hand: steps of labels that are smoothed at once; pieces from which that is learned
 
 
 Rows = Sequence[np.ndarray]
@@ -144,15 +143,14 @@ class Shifts(ShortRepr):
 
     @property
     def assumed(self) -> np.ndarray:
-        """The shift of each sequence that a fit or an audit acts on: its own at 1 %, else the common lag at 5 %.
+        """The shift of each sequence that a fit or an audit acts on: its own or the common lag, where p < 0.05.
 
         Where the delay varies by more than its mean, as of an annotator who repeats the last label, labels stay.
         """
-        common = self.lag if self.lag is not None and self.is_shifted and not self.varies else 0
-        return np.where(self.own_p_value < ALIGN_LEVEL, self.own_shift, common)
+        return np.where((self.own_p_value < RECORDING_LEVEL) | (not self.varies), self.own_shift, 0)
 
     def align(self, y: ArrayLike) -> np.ndarray:
-        """The labels moved to the signals; steps that no label reaches are missing.
+        """The labels moved to the signals, those of each annotator by their own shifts; missing where none reaches.
 
         Parameters
         ----------
@@ -161,7 +159,8 @@ class Shifts(ShortRepr):
         labels = _validation.as_labels(y)
         if len(labels) != len(self.own_shift):
             raise ValueError(f"y must have the {len(self.own_shift)} sequences of the search. Got {len(labels)}.")
-        return move_labels(labels, self.own_shift)
+        each = np.stack([found.own_shift for found in self.annotators or (self,)], axis=1)  # (sequences, annotators)
+        return move_labels(labels, each if labels.ndim == 3 else self.own_shift)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the fit against the shift."""
@@ -182,14 +181,17 @@ class Shifts(ShortRepr):
             return f"The lag cannot be estimated: {self.reason}"
         low, high = self.interval or (self.lag, self.lag)
         certainty = f"{low} to {high}, p {p_value(self.p_value)}"
+        certainty += ", the largest shift tried" if abs(self.lag) == self.shifts[-1] else ""
         text = f"No shift of all labels was found (best {self.lag}, {certainty})."
         if self.is_shifted:
-            text = f"Labels are {'late' if self.lag >= 0 else 'early'} by {abs(self.lag)} steps ({certainty})."
+            steps = f"{abs(self.lag)} step{'s' * (abs(self.lag) != 1)}"
+            text = f"Labels are {'late' if self.lag >= 0 else 'early'} by {steps} ({certainty})."
             varies = f" Single changes of label differ from that by about {self.spread:.1f} steps, in part by chance."
             text += varies if self.spread >= 0.5 else ""
         own = int((self.own_p_value < RECORDING_LEVEL).sum())
         verb = "has a shift of its own" if own == 1 else "have shifts of their own"
-        return text + (f" {own} of {len(self.own_shift)} sequences {verb}." if own else "")
+        text += f" {own} of {len(self.own_shift)} sequences {verb}." if own else ""
+        return " ".join([text, *(f"Annotator {index}: {each}" for index, each in enumerate(self.annotators))])
 
     def _repr_html_(self) -> str:
         shifted = np.flatnonzero(self.own_p_value < RECORDING_LEVEL)[:10]
@@ -232,7 +234,7 @@ def find_shifts(
     n, n_steps = features.shape[:2]
     values = _validation.check_labels(y, n, n_steps)
     present = ~_validation.missing_labels(values) & _validation.steps_mask(counts, n_steps)[..., None]
-    codes = _validation.encode_labels(values, present, _validation.find_classes(values, present))
+    codes = _validation.encode_labels(values, present, _validation.find_classes(values, present, least=1))
     if max_shift is not None:
         _validation.check_number("max_shift", max_shift, 1, n_steps - 1, whole=True)
     owners = None if clusters is None else encode_clusters(clusters, n)
@@ -263,8 +265,7 @@ def _ragged(values: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
 
 def _whiten(rows: Rows) -> list[np.ndarray]:
     """Features of each step with their context and squares, centred by sequence and made uncorrelated."""
-    rows = [row.astype(np.float64) for row in rows]
-    every = np.concatenate(rows)
+    every = np.concatenate(rows).astype(np.float64)
     centre, spread = np.median(every, 0), np.maximum(every.std(0), 1e-12)
     rows = [np.clip((row - centre) / spread, -6, 6) for row in rows]
     if every.shape[1] > MAX_FEATURES:
@@ -346,10 +347,8 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         why = "sequences have one step." if limit < 1 else "all labels are the same." if n_classes else "no labels."
         return unknown(why)
     units = _cut(signals, codes, limit)
-    if len(np.unique(owners)) < MIN_UNITS:
-        owners = np.arange(len(units))
-    else:
-        owners = np.unique(owners[[unit.row for unit in units]], return_inverse=True)[1]
+    independent = np.arange(len(units)) if len(np.unique(owners)) < MIN_UNITS else owners[[unit.row for unit in units]]
+    owners = np.unique(independent, return_inverse=True)[1]
     counts = np.array([np.bincount(unit.labels[unit.labels >= 0], minlength=n_classes) for unit in units])
     sums, met = np.zeros((n_classes, signals[0].shape[1], len(shifts))), np.zeros((n_classes, len(shifts)))
     for unit in units:
@@ -364,13 +363,12 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     n_clusters = owners.max() + 1
     influence = np.zeros((n_clusters, len(shifts)))
     sums_at_best = np.zeros((n_clusters, *sums.shape[:2]))
-    cluster_counts = np.zeros((n_clusters, n_classes, 1))
-    for unit, owner, count in zip(units, owners, counts[..., None], strict=True):
+    cluster_counts = np.stack([counts[owners == cluster].sum(0) for cluster in range(n_clusters)])[..., None]
+    for unit, owner in zip(units, owners, strict=True):
         part, kept = _centred_sums(unit, n_classes, limit)
         influence[owner] += ((2 * (part * sums).sum(1) - trace * kept) / per_class).sum(0)
         influence[owner] -= fit * kept.sum(0) * (n_classes - 1)
         sums_at_best[owner] += part[..., best]
-        cluster_counts[owner] += count
     # Class means of all other clusters.
     means = (sums[..., best] - sums_at_best) / np.maximum(counts.sum(0)[:, None] - cluster_counts, 1)
 
@@ -387,13 +385,13 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
 
     # Whether signals and labels are related at all; about one shift per run of labels differs from the others.
     if transitions.sum() < MIN_TRANSITIONS:
-        return unknown(f"there are {transitions.sum()} changes of label, too few to align.")
+        return unknown(f"there are too few changes of label ({transitions.sum()}) to align.")
     if _better(gains, max(1.0, len(shifts) * transitions.sum() / counts.sum())) > SURE:
         return unknown("the signals do not predict these labels at any shift.")
     interval, p = _infer_lag(fit, influence / scale, seed)
     assumed = int(shifts[best]) if p < 1 - LEVEL else 0
     own_best = shifts[profiles.argmax(1)]
-    raw, own_interval = np.full(n, np.nan), np.full((n, 2), np.nan)
+    own_p_value, own_interval = np.full(n, np.nan), np.full((n, 2), np.nan)
     offsets = np.unique(np.geomspace(1, 2 * limit, COMPARED).astype(int))
     for row in np.flatnonzero(transitions >= MIN_TRANSITIONS):
         mine = [index for index, unit in enumerate(units) if unit.row == row]
@@ -407,18 +405,18 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
             losses.append(np.add.reduceat(scores[:, [0]] - scores, blocks))
         every = np.concatenate(losses)
         if len(every) >= MIN_BLOCKS:
-            raw[row] = _better(every[:, -1], max(1.0, len(shifts) / run))
+            own_p_value[row] = _better(every[:, -1], max(1.0, len(shifts) / run))
             inside = tried[every.mean(0) <= WIDTH * every.std(0, ddof=1) / np.sqrt(len(every))]
             own_interval[row] = inside.min(), inside.max()
-    tested = np.flatnonzero(~np.isnan(raw))
-    order = tested[np.argsort(raw[tested])]
-    own_p_value = raw.copy()  # adjusted (Holm 1979); NaN stays
-    own_p_value[order] = np.minimum(1, np.maximum.accumulate(raw[order] * np.arange(len(order), 0, -1)))
+    tested = np.flatnonzero(~np.isnan(own_p_value))
+    order = tested[np.argsort(own_p_value[tested])]  # adjusted (Holm 1979); NaN stays
+    own_p_value[order] = np.minimum(1, np.maximum.accumulate(own_p_value[order] * np.arange(len(order), 0, -1)))
     own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
-    ends = (int(shifts[interval[0]]), int(shifts[interval[1]]))
     moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
     _, _, spread = _find_delays(moved, evidence)
-    return Shifts(int(shifts[best]), ends, p, None, shifts, fit, own_shift, own_best, own_p_value, own_interval, spread)
+    return Shifts(
+        int(shifts[best]), interval, p, None, shifts, fit, own_shift, own_best, own_p_value, own_interval, spread
+    )
 
 
 def _find_delays(labels: Rows, ratios: Rows) -> tuple[np.ndarray, np.ndarray, float]:
@@ -507,7 +505,7 @@ def _smooth(labels: Rows, n_classes: int) -> list[np.ndarray]:
     for index, piece in enumerate(pieces):
         codes[index, : len(piece), 0], mask[index, : len(piece)] = piece, True
     data = ChainData(torch.from_numpy(codes)[None], torch.from_numpy(mask), None, PIECE, n_classes)
-    some = data.take_rows(torch.arange(min(len(mask), MAX_PIECES)))
+    some = data.take_rows(torch.linspace(0, len(mask) - 1, min(len(mask), MAX_PIECES)).round().long())
     chain = label_chain(some, same_data(torch.ones(1, len(some.mask))), np.linspace(0, 1, PIECE))
     likeliest = posteriors(data, same_data(torch.ones(1, len(mask))), chain)[0].argmax(-1).numpy()[mask]
     parts = np.split(likeliest, np.cumsum([len(row) for row in labels])[:-1])
@@ -532,7 +530,7 @@ def _better(gains: np.ndarray, tried: float) -> float:
 
 
 def _infer_lag(fit: np.ndarray, influence: np.ndarray, seed: int) -> tuple[tuple[int, int], float]:
-    """Bootstrap interval of the best shift, as indices, and the p-value of "no shift fits better than none".
+    """Bootstrap interval of the best shift and the p-value of "no shift fits better than none".
 
     Both use the linearised fit. The p-value is the larger one of the bootstrap's and of a max-t test by wild bootstrap;
     shifts that fit far worse than none are left out of its maximum (Andrews and Soares 2010).
@@ -546,8 +544,10 @@ def _infer_lag(fit: np.ndarray, influence: np.ndarray, seed: int) -> tuple[tuple
     errors = np.sqrt(n / max(1, n - 1) * (gains**2).sum(0))
     t = np.divide(fit - fit[zero], errors, out=np.full(len(fit), -np.inf), where=errors > 0)
     if t.max() <= 0:
-        return (low, high), 1.0
+        return (low - zero, high - zero), 1.0
     kept = t > -np.sqrt(2 * np.log(n))
     null = (generator.choice([-1.0, 1.0], (DRAWS, n)) @ gains[:, kept] / errors[kept]).max(1)
     other_side = min((drawn <= zero).sum(), (drawn >= zero).sum())
-    return (low, high), min(1.0, (1 + max(int((null >= t.max()).sum()), 2 * int(other_side))) / (DRAWS + 1))
+    return (low - zero, high - zero), min(
+        1.0, (1 + max(int((null >= t.max()).sum()), 2 * int(other_side))) / (DRAWS + 1)
+    )

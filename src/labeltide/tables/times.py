@@ -165,7 +165,7 @@ def written_length(usual: float, dated: bool) -> str:
     if not dated:
         return f"{usual:g}"
     unit = next((name for name, seconds in UNITS.items() if usual >= seconds), "s")
-    return f"{usual / UNITS[unit]:g} {unit}"
+    return f"{usual / UNITS[unit]:g} {'day' if usual == UNITS['days'] else unit}"
 
 
 SECONDS = {  # of a unit, and the words for it in the name of a column; onsets are in seconds, as in BIDS

@@ -70,7 +70,7 @@ def render(audit: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
         annotators=drawer.annotators() if drawer.can_draw else [],
         amounts={str(curve["annotator"]): curve["labels"] for curve in people},
         kappa_drawing=drawer.agreement() if drawer.can_draw else None,
-        timing_drawing=draw_shifts(words.timing(audit)),
+        draw_shifts=draw_shifts,
         compare=comparison_view(audit.get("compare")),
     )
 

@@ -111,19 +111,21 @@ def size(audit: Mapping[str, Any]) -> str:
     return f"{count(table['labels'], 'label')} in {count(table['sequences'], 'sequence')}{by}"
 
 
-def timing(audit: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was found of late or early labels, where labels were moved; else empty."""
+def timing(audit: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What was found of late or early labels that were moved, for each annotator where there are several."""
     shifts = audit["table"].get("shifts") or {}
-    return shifts if shifts.get("assumed") or shifts.get("recordings") else {}
+    return [each for each in shifts.get("by_annotator") or [shifts] if each.get("assumed") or each.get("recordings")]
 
 
 def timing_words(audit: Mapping[str, Any]) -> str:
     """The labels are late by 4 steps."""
-    shifts = timing(audit)
-    steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
-    common = f"the labels are {shift_words(steps, shifts)}" if steps else ""
-    single = f"the labels of {count(own, 'sequence')} are shifted by a lag of their own" if own else ""
-    return join_words([words for words in (common, single) if words])
+    parts = []
+    for found in timing(audit):
+        steps, own = int(found.get("assumed") or 0), len(found.get("recordings") or ())
+        labels = f"the labels by {in_quotes(found['annotator'])}" if found.get("annotator") else "the labels"
+        parts += [f"{labels} are {shift_words(steps, found)}"] if steps else []
+        parts += [f"{labels} of {count(own, 'sequence')} are shifted by a lag of their own"] if own else []
+    return join_words(parts)
 
 
 def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
@@ -135,22 +137,21 @@ def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
 
 def misaligned(audit: Mapping[str, Any]) -> str:
     """About 24 % of the labels belong to another step, or the signals lag; empty where nothing is known."""
-    if int(timing(audit).get("assumed") or 0) < 0:
+    if any(int(found.get("assumed") or 0) < 0 for found in timing(audit)):
         return ", unless the signals lag"
     share = number((audit["issues"].get("by_kind") or {}).get("misaligned")) / audit["table"]["labels"]
     return f": about {percent(share)} of them belong to another step" if share > 0 else ""
 
 
 def _timing(audit: Mapping[str, Any]) -> list[Card]:
-    if not timing(audit):
-        return []
-    answer = timing_words(audit)
+    answer, found = timing_words(audit), " ".join(found["sentence"] for found in timing(audit))
     detail = (
-        f"{timing(audit)['sentence']} The audit moved the labels by this shift, so that each is compared with the "
-        "signals of its own step. Where all labels seem early, the signals may lag instead, so that none is listed "
-        "for its timing. labeltide apply --align writes the table with moved labels."
+        f"{found} The audit moved the labels by this shift, so that each is compared with the signals of its own step. "
+        "Where all labels seem early, the signals may lag instead, so that none is listed for its timing. "
+        "labeltide apply --align writes the table with moved labels."
     )
-    return [Card("Are labels late or early?", answer[0].upper() + answer[1:], detail, ("timing", "Fit against shift"))]
+    card = Card("Are labels late or early?", answer[:1].upper() + answer[1:], detail, ("timing", "Fit against shift"))
+    return [card] if answer else []
 
 
 def _share_headline(audit: Mapping[str, Any]) -> str:
@@ -401,7 +402,7 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     if not plan and not issues.get("count"):
         return Card(question, "Nothing urgent", "Use the labels as they are, and audit again when there are more.")
     if timing(audit) and not is_noisy(audit):
-        detail = "labeltide apply --align moves them, and an audit of the new table shows what is left."
+        detail = "labeltide apply --align moves them. Where starts or ends alone are late, --above 0.95 fits better."
         return Card(question, "Move the labels to their time", detail, ("timing", "Fit against shift"))
     if not is_noisy(audit):
         upper = number(audit["noise"].get("rate_upper"))
