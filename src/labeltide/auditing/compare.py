@@ -95,7 +95,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
 
 
 def _say_circular(audit: Mapping[str, Any]) -> list[str]:
-    """That a drop says nothing where a model corrected the labels."""
+    """The warning that a model corrected the labels, where a drop in wrong labels means little."""
     return [each["sentence"] for each in audit.get("diagnostics") or [] if each["name"] == "circular"]
 
 

@@ -319,7 +319,7 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     doubt = f"{summary}. The audit assumes that each class is right more often than not, which may not hold here."
     if not bad and doubtful.any():
         names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
-        sentence = f"{summary}. Its name is in doubt: no label is suggested to be {names}."
+        sentence = f"{summary}. Its name is in doubt: labels that seem to be {names} are not listed."
         codes = tuple(np.flatnonzero(doubtful).tolist())
         advice = f"Give some trusted labels of {names}."
         return Diagnostic("mostly_right", True, sentence, advice, unsuggested=codes)
