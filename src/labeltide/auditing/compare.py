@@ -76,6 +76,8 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     only = [int((then & ~now).sum()), int((now & ~then).sum())] if by else [len(each) for each in lines]
     issues = label_changes(pairs)
     curves, of_curves = _compare_curves(*sides)
+    # Where a model corrected the labels, fewer wrong ones mean little.
+    circular = [each["sentence"] for each in new.audit.get("diagnostics") or [] if each["name"] == "circular"]
     summary = {
         "old": _describe(old.audit),
         "new": _describe(new.audit),
@@ -89,14 +91,9 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
         "issues": _describe_issues(issues) if by else None,
         "rate": _compare_rates(sides, lines, n_same / (n_both + max(only)) if by else 0.0),
         **curves,
-        "messages": [*messages, *of_curves, *_say_circular(new.audit)],
+        "messages": [*messages, *of_curves, *circular],
     }
     return AuditComparison(to_json(summary), issues)
-
-
-def _say_circular(audit: Mapping[str, Any]) -> list[str]:
-    """The warning that a model corrected the labels, where a drop in wrong labels means little."""
-    return [each["sentence"] for each in audit.get("diagnostics") or [] if each["name"] == "circular"]
 
 
 def open_results(folder: Path, *, in_memory: bool = False) -> Results:
