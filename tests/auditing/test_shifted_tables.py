@@ -56,6 +56,20 @@ def test_labels_that_seem_early_are_not_listed_as_signals_may_lag(tmp_path):
     assert "early by 5 steps (25 min), unless the signals lag\n" in str(audit).replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_the_annotator_who_is_late_is_named(tmp_path):
+    study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=1)
+    table = timed(study, study.clean_labels).rename(columns={"label": "ann"})
+    table["ben"] = timed(study, np.roll(study.clean_labels, 5, axis=1))["label"]
+    audit = lt.audit(table, label="ann,ben", fast=True)
+    said = str(audit).replace("\N{NO-BREAK SPACE}", " ")
+    assert audit.labels.to_pandas().groupby("annotator", observed=True)["shift"].unique().str[0].to_dict() == {
+        "ann": 0,
+        "ben": 5,
+    }
+    assert 'the labels of "ben" are late by 5 steps' in said
+    assert "the labels are" not in said
+
+
 def test_the_plan_counts_the_labels_that_are_listed_where_all_seem_early():
     study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
     early = np.roll(study.clean_labels, -5, axis=1)

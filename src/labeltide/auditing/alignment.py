@@ -66,7 +66,11 @@ def find_table_shifts(table: AuditInput) -> TableShifts:
     described = _describe(found, names, seconds)
     if found.annotators:
         people = zip(table.annotator_names or (), found.annotators, strict=True)
-        described["annotators"] = {name: _describe(each, names, seconds) for name, each in people}
+        of_each = {name: _describe(each, names, seconds) for name, each in people}
+        described["annotators"] = of_each
+        if len(set(common.tolist())) > 1:  # no lag is that of all
+            described |= {"assumed": 0, "varies": any(each["varies"] for each in of_each.values()), "recordings": []}
+            described["sentence"] = " ".join(f"{quoted([name])}: {each['sentence']}" for name, each in of_each.items())
     own = {name: steps for name, steps in zip(names, shift, strict=True) if (steps != common).any()}
     return TableShifts(common, own, described)
 

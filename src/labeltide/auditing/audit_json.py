@@ -81,6 +81,11 @@ def _is_in_order(files: Any) -> bool:
     return first_rows[:1] == [0] and first_rows == sorted(first_rows)
 
 
+def _has_steps(people: Any) -> bool:
+    each = people.values() if isinstance(people, dict) else [None]
+    return all(isinstance(found, dict) and NUMBER.holds(found.get("assumed")) for found in each)
+
+
 def _has_equal_lengths(planted: Any) -> bool:
     return len({len(each[name[:-1]]) for each in planted for name in _PLANTED_COUNTS}) <= 1
 
@@ -126,6 +131,7 @@ _TABLE = {
             "sentence": TEXT,
             "step_seconds": Maybe(POSITIVE),
             "curve": {"shift": _curve(1), "fit": _curve(1)},
+            "annotators": Maybe(Rule("the steps assumed for each annotator", _has_steps)),
             "recordings": Maybe([{"sequence*": TEXT, "shift*": NUMBER, "p_value*": NUMBER, "interval": [NUMBER]}]),
         }
     ),

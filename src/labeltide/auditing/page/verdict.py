@@ -115,16 +115,24 @@ def size(audit: Mapping[str, Any]) -> str:
 def timing(audit: Mapping[str, Any]) -> Mapping[str, Any]:
     """What was found of late or early labels, where labels were moved; else empty."""
     shifts = audit["table"].get("shifts") or {}
-    return shifts if shifts.get("assumed") or shifts.get("recordings") else {}
+    return shifts if shifts.get("assumed") or shifts.get("recordings") or _steps_by_annotator(shifts) else {}
+
+
+def _steps_by_annotator(shifts: Mapping[str, Any]) -> dict[str, int]:
+    """Of annotators whose labels are not late by the same number of steps, those whose labels were moved."""
+    steps = {name: int(found["assumed"]) for name, found in (shifts.get("annotators") or {}).items()}
+    return {name: number for name, number in steps.items() if number} if len({*steps.values()}) > 1 else {}
 
 
 def timing_words(audit: Mapping[str, Any]) -> str:
-    """The labels are late by 4 steps."""
+    """The labels are late by 4 steps, or those of some annotators."""
     shifts = timing(audit)
+    of_each = _steps_by_annotator(shifts)
     steps, own = int(shifts.get("assumed") or 0), len(shifts.get("recordings") or ())
     common = f"the labels are {shift_words(steps, shifts)}" if steps else ""
     single = f"the labels of {count(own, 'sequence')} are shifted by a lag of their own" if own else ""
-    return join_words([words for words in (common, single) if words])
+    people = [f"the labels of {in_quotes(name)} are {shift_words(each, shifts)}" for name, each in of_each.items()]
+    return join_words([words for words in (*people, common, single) if words])
 
 
 def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
@@ -136,7 +144,8 @@ def shift_words(steps: int, shifts: Mapping[str, Any]) -> str:
 
 def misaligned(audit: Mapping[str, Any]) -> str:
     """About 24 % of the labels belong to another step, or the signals lag; empty where nothing is known."""
-    if int(timing(audit).get("assumed") or 0) < 0:
+    steps = _steps_by_annotator(timing(audit)).values() or [int(timing(audit).get("assumed") or 0)]
+    if max(steps) < 0:
         return ", unless the signals lag"
     share = number((audit["issues"].get("by_kind") or {}).get("misaligned")) / audit["table"]["labels"]
     return f": about {percent(share)} of them belong to another step" if share > 0 else ""
