@@ -5,9 +5,9 @@
 
 `run` starts processes that take one fleet after the other, in the order of PAPER and of TIDE below. A fit that several
 studies share is run once, and then stands in the records of each. The same command continues what was interrupted.
-`collect` writes the records of each study to its folder below bench/results, but not of those whose older records are
-whole. The numbers are those of `labeltide bench`, but for the rounding that depends on the size of a fleet. Optional
-data sets are left out.
+`collect` writes the records of each study to its folder below bench/results, but of those whose older records are whole
+only if they are named by --studies. The numbers are those of `labeltide bench`, but for the rounding that depends on
+the size of a fleet. Optional data sets are left out.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ FOLDERS = {  # of a study, below RESULTS
     "annotators": "annotators",
 }
 PARTLY = ("ablation", "blinking")  # older records, run as a whole, are not replaced by a part of the study
-WITH_CURVES = (
-    "paper-tables",
-    "annotators",
-)  # all other records keep no curves, nor do those with settings as published
+WITH_CURVES = ("paper-tables", "annotators")  # all other records keep no curves, nor do those with published settings
 TIDE = ("tide", "clean labels", "clean labels, same information")
 FLEET = {"paper": 1000, "tide": 60, "cpu": 4}  # most runs of a fleet
 
@@ -275,7 +272,11 @@ def main() -> None:
     parser.add_argument("--tide", type=int, default=1, help="processes on the GPU that begin with tide")
     parser.add_argument("--cpu", type=int, default=11, help="processes on one core each, for tide alone")
     parser.add_argument(
-        "--studies", nargs="*", choices=FOLDERS, default=list(FOLDERS), help="whose records are written"
+        "--studies",
+        nargs="*",
+        choices=FOLDERS,
+        default=[name for name in FOLDERS if name not in PARTLY],
+        help=f"whose records are written (default: all but {' and '.join(PARTLY)})",
     )
     for name, kind in (("plan", str), ("device", str), ("number", int), ("until", float)):
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)  # of a process

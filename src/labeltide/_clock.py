@@ -105,7 +105,7 @@ class Cells(NamedTuple):
 
 def find_cells(clock: np.ndarray, mask: np.ndarray, period: Period, most: int) -> Cells:
     """At most `most` cells of clocks of shape (n, steps, clocks), on a regular grid where distinct moments are more."""
-    periods = _periods(period, clock.shape[-1])
+    periods = each_period(period, clock.shape[-1])
     n_moments = int(most ** (1 / len(periods)) + 1e-9)
     axes = [np.unique(wrap_clock(clock[mask, i], length)) for i, length in enumerate(periods)]
     for i, (axis, length) in enumerate(zip(axes, periods, strict=True)):
@@ -122,10 +122,10 @@ def cells_of(grid: np.ndarray, period: Period) -> Cells:
     axes = tuple(np.unique(moments) for moments in grid.T)
     if math.prod(len(axis) for axis in axes) != len(grid):
         raise ValueError(f"The cells of several clocks are the product of their moments. Got {len(grid)} others.")
-    return Cells(axes, _periods(period, grid.shape[1]))
+    return Cells(axes, each_period(period, grid.shape[1]))
 
 
-def _periods(period: Period, count: int) -> tuple[float | None, ...]:
+def each_period(period: Period, count: int) -> tuple[float | None, ...]:
     """The period of each of several clocks."""
     periods = (None,) * count if period is None else period
     if not isinstance(periods, tuple | list) or len(periods) != count:

@@ -25,7 +25,7 @@ def late_audit(tmp_path_factory):
     table.insert(1, "t", np.tile(np.arange(steps), rows))
     table["label"] = truth.groupby(table["person"], sort=False).shift(5)
     table.to_csv(folder / "study.csv", index=False)
-    return folder, truth, lt.audit(folder / "study.csv", out=folder / "audit", fast=True)
+    return folder, truth, lt.audit(folder / "study.csv", out=folder / "audit", fast=True, spend_fdr=True)
 
 
 def test_late_labels_of_a_table_are_named_where_they_are_wrong(late_audit):
@@ -39,6 +39,13 @@ def test_late_labels_of_a_table_are_named_where_they_are_wrong(late_audit):
     assert flagged[has_label & ~wrong].mean() < 0.02
 
 
+def test_the_allowance_is_spent_only_where_wrong_labels_are_shown(late_audit):
+    _, _, audit = late_audit
+    assert audit.summary["conclusion"]["noise"]["answer"] != "shown"
+    assert audit.summary["settings"]["spend_fdr"]
+    assert not audit.summary["issues"]["spend_fdr"]
+
+
 def test_labels_that_seem_early_are_not_listed_as_signals_may_lag(tmp_path):
     study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
     early = np.roll(study.clean_labels, -5, axis=1)
@@ -47,6 +54,18 @@ def test_labels_that_seem_early_are_not_listed_as_signals_may_lag(tmp_path):
     assert set(audit.to_frame()["shift"]) == {-5}
     assert audit.summary["issues"]["by_kind"]["misaligned"] == 0
     assert "early by 5 steps (25 min), unless the signals lag\n" in str(audit).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_plan_counts_the_labels_that_are_listed_where_all_seem_early():
+    study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
+    early = np.roll(study.clean_labels, -5, axis=1)
+    noisy = lt.corrupt(early, lt.make_noise("static", n_steps=120, rate=0.15), random_state=0)
+    audit = lt.audit(timed(study, noisy), fast=True)
+    lines = audit.to_frame()
+    assert lines["is_issue"].any()
+    for each in audit.summary["plan"]:
+        inside = (lines["sequence"] == each["sequence"]) & lines["time"].between(each["first"], each["last"])
+        assert f", {(inside & lines['is_issue']).sum()} of them to check" in each["why"]
 
 
 def test_the_page_says_that_labels_are_late(late_audit):

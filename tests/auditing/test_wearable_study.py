@@ -73,15 +73,14 @@ def test_the_seed_decides_everything():
     assert not simulate_study(2, 1, seed=5).equals(simulate_study(2, 1, seed=6))
 
 
-@pytest.mark.parametrize("changes", [{"people": 0}, {"days": 0.5}, {"rate": 0.9}, {"seed": -1}, {"worn": 0}])
+@pytest.mark.parametrize("changes", [{"people": 0}, {"days": 0.5}, {"rate": 0.9}, {"seed": -1}])
 def test_impossible_studies_are_refused(changes):
     with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
         simulate_study(**changes)
 
 
 def test_the_smallest_study_has_rows():
-    assert len(simulate_study(1, 1, worn=0.01)) >= 1
-    assert len(np.unique(simulate_study(1, 1, worn=1)["time"].to_numpy())) == 96
+    assert len(simulate_study(1, 1)) >= 1
 
 
 def test_error_rates_are_the_same_every_day_for_ada():

@@ -132,8 +132,10 @@ def test_pairs_of_classes_that_may_not_be_named_are_not_flagged():
     assert (fewer.corrected() == np.where(pair, usual.labels[..., 0], fewer.corrected())).all()
     may_name[0], may_name[1] = False, True
     in_runs = replace(usual, may_name=may_name)
-    assert set(in_runs.kind[in_runs.is_issue]) <= {"run"}
+    assert set(in_runs.kind[in_runs.is_issue]) == {"run"}
     assert (in_runs.corrected() == usual.labels[..., 0]).all()
+    assert (in_runs.corrected(min_confidence=0.6) == usual.labels[..., 0]).all()
+    assert (usual.corrected(min_confidence=0.6) != usual.labels[..., 0])[in_runs.is_issue].any()
 
 
 def test_the_flagged_are_the_worst_and_as_many_as_allowed():

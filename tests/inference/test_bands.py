@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from labeltide.chain.families import SMOOTH_SHAPES, Shape, WeightedFamily
+from labeltide.chain.families import WeightedFamily
 from labeltide.inference.bands import estimate_annotators, find_change, make_band
 from labeltide.inference.bootstrap import (
     SMOOTHNESS_LADDER,
     UNDERSMOOTHING,
     chosen_family,
     chosen_pooling,
-    chosen_shape,
     draw_row_counts,
     smooth,
     weaker_pooling,
 )
-from labeltide.inference.temporality import judge_temporality
 from labeltide.noise.simulate import make_noise
 from labeltide_bench.simulated import SimulatedStudy, fit_studies, simulate
 
@@ -133,28 +131,6 @@ def test_bands_are_rougher_than_the_best_spline():
     weights = [WeightedFamily("chosen", 0.9, smoothness=100.0), WeightedFamily("other", 0.1, smoothness=10.0)]
     assert chosen_family(2, CLOCK, weights, rougher=UNDERSMOOTHING).shape.smoothness == 10
     assert chosen_family(2, CLOCK, [WeightedFamily("static", 1.0)]).shape.smoothness == 0.1
-
-
-def test_a_new_smooth_shape_reaches_selection_bands_and_tests(monkeypatch):
-    made = []
-
-    def season_and_trend(grid, smoothness, period=None):
-        made.append(smoothness)
-        angle = 2 * np.pi * 4 * grid
-        basis = np.stack([grid, np.cos(angle), np.sin(angle)], 1)
-        return Shape(f"season and trend {smoothness:g}", basis, smoothness * 1e-3 * np.eye(3), "season", smoothness)
-
-    monkeypatch.setitem(SMOOTH_SHAPES, "season", season_and_trend)
-    rate = 1 / (1 + np.exp(1.2 - np.cos(2 * np.pi * 4 * CLOCK)))
-    noise = np.stack([[1 - rate, rate], [rate, 1 - rate]]).transpose(2, 0, 1)
-    ((training, _),) = fit_studies(simulate(SimulatedStudy(noise, 100, sharpness=3.0), 1, 0).data)
-    assert chosen_shape(training.families)[0] == "season"
-    assert set(made) == set(SMOOTHNESS_LADDER)
-    estimate = estimate_annotators(training, n_replicates=20)[0]
-    assert ((estimate.rate_lower < rate) & (rate < estimate.rate_upper)).mean() > 0.8
-    made.clear()
-    assert judge_temporality(training, estimate, is_noisy_p=0.0, n_replicates=19).p_value < 0.1
-    assert made
 
 
 def test_a_fit_keeps_the_numbers_of_the_families_it_compared(fits):

@@ -61,7 +61,7 @@ def test_a_rare_class_that_is_mostly_recorded_as_another_is_in_doubt():
         counts[2, :2] = torch.tensor([0.0, 0.1])  # hardly any step is truly 'c'
         few = check_mostly_right(training, expected._replace(counts=counts[None, None, None]), ["a", "b", "c"])
         assert (few.unnamed, few.unsuggested) == (unnamed, (2,))
-        assert ("are not listed" in few.sentence) == bool(unnamed)
+        assert ("are not listed either" in few.sentence) == bool(unnamed)
 
 
 def test_classes_at_fixed_moments_are_confounded_with_the_clock():

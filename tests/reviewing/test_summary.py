@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
+from pyarrow import parquet
 
 from labeltide.reviewing.queue import sample_outcomes
 from labeltide.reviewing.summary import publish, summarise
@@ -64,7 +66,18 @@ def test_decided_suspects_are_counted_by_kind(opened):
     (suspects,) = found["suspects"]
     assert (suspects["kind"], suspects["decided"], suspects["wrong"]) == ("isolated", 4, 3)
     assert 0 < suspects["expected"] <= 4
+    assert 0 < suspects["lower"] < 0.75 < suspects["upper"] < 1
     assert "Of 4 suspects of the kind isolated that were decided, 3 are wrong" in found["sentences"][-1]
+
+
+@pytest.mark.parametrize("at_fault", ["labels", "signals"])
+def test_decided_runs_say_whether_labels_or_signals_are_at_fault(folder, opened, at_fault):
+    labels = parquet.read_table(folder / "labels.parquet")
+    kinds = pc.if_else(pc.is_valid(labels["kind"]), "run", labels["kind"])
+    parquet.write_table(labels.set_column(labels.column_names.index("kind"), "kind", kinds), folder / "labels.parquet")
+    session, page = opened(items=10, sample=0)
+    settle(session, page, lambda item, index: at_fault == "labels")
+    assert f"{at_fault} are at fault in most of these runs" in summarise(session.audit, session.store)["sentences"][-1]
 
 
 def test_the_bound_falls_as_suspects_are_settled(opened):

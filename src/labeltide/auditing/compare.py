@@ -76,7 +76,7 @@ def compare_audits(old: str | Path | Results, new: str | Path | Results) -> Audi
     only = [int((then & ~now).sum()), int((now & ~then).sum())] if by else [len(each) for each in lines]
     issues = label_changes(pairs)
     curves, of_curves = _compare_curves(*sides)
-    # A drop says nothing where a model corrected the labels.
+    # Where a model corrected the labels, fewer wrong ones mean little.
     circular = [each["sentence"] for each in new.audit.get("diagnostics") or [] if each["name"] == "circular"]
     summary = {
         "old": _describe(old.audit),

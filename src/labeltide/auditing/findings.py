@@ -223,7 +223,7 @@ class Totals:
     by_class: np.ndarray  # labels, issues and expected contested labels of each class: (3, classes)
     by_sequence: np.ndarray  # labels and issues of each sequence: (2, sequences)
     by_annotator: np.ndarray  # labels of each annotator
-    doubtful: np.ndarray  # classes of which nothing is named: (classes,)
+    doubtful: np.ndarray  # classes that no listed label is suggested to be: (classes,)
     # Labels and expected contested labels in each part of the clock: (2, parts).
     by_clock: np.ndarray = field(default_factory=lambda: np.zeros((2, CONTESTED_PARTS)))
     by_kind: np.ndarray = field(default_factory=lambda: np.zeros(len(KINDS), dtype=np.int64))  # issues of each

@@ -143,17 +143,18 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
     rows = pa.array(table.line_row)
     support, shift = _support(job, table, scores, suggested), np.zeros(len(who), dtype=np.int32)
-    if table.moved is not None and table.shift is not None:
-        shift[who >= 0] = table.shift[table.sequence_of_step[step], who][who >= 0]
+    is_early = np.zeros(len(who), dtype=bool)
+    if table.shift is not None and table.is_early is not None:
+        unit = table.sequence_of_step[step][who >= 0], who[who >= 0]
+        shift[who >= 0], is_early[who >= 0] = table.shift[unit], table.is_early[unit]
     of_steps, moved = table.from_steps(table.labels), None if table.moved is None else table.from_steps(table.moved)
     misaligned = is_misaligned(of_steps, moved, suggested)
-    lagging = (shift < 0) & (shift == job.shifts.common[who])  # labels that are early, or right beside signals that lag
     runs = run_lengths((of_steps >= 0) & (of_steps != suggested[:, None]), table.sequence_of_step)
     support |= np.minimum(runs, 15).astype(np.uint64)[step, who] << np.uint64(SHIFTS["run"])
     support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
     support[(support & np.uint64(1)) == 0] = 0
     in_runs = (_kinds(support) == KINDS.index(RUN)).astype(np.int64)
-    support[np.where(misaligned[step, who], lagging, ~job.may_name[in_runs, code, suggested[step]])] = 0
+    support[np.where(misaligned[step, who], is_early, ~job.may_name[in_runs, code, suggested[step]])] = 0
     titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
     columns = {
         "row": pa.array(numbers[table.line_row]),
@@ -271,6 +272,8 @@ def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: n
     classes = np.array(sample.class_names)
     rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
     more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms, "aligned": sample.moved}
+    if sample.is_early is not None:
+        more["early"] = sample.is_early[sample.groups][:, None]  # (windows, 1, annotators)
     clock = sample.each_clock[0]
     return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
 

@@ -192,8 +192,6 @@ def _read_keys(files: FileSet, roles: RoleColumns, with_digest: bool) -> pa.Tabl
         digest = digest_of_rows(part.drop_columns([ROW, *keys])) if with_digest else None
         part = part.select(keys)
         parts.append(part if digest is None else part.append_column(DIGEST, pa.array(digest)))
-    if not parts:
-        raise UnanswerableError("The table must hold at least one row. Got none.")
     return load_table(open_table(pa.concat_tables(parts, promote_options="permissive")))
 
 
@@ -354,8 +352,6 @@ def survey(stream: RowStream, columns: RoleColumns, on_rows: Callable[[int], Non
     for first, table in groups if columns.time is None else _whole_steps(groups, columns.sequence, columns.time):
         _take_group(state, table, first, columns)
         on_rows(first + len(table))
-    if not state.n_steps:
-        raise UnanswerableError("The table must hold at least one row. Got none.")
     names = pa.concat_arrays(state.names)
     if pc.count_distinct(names).as_py() < len(names):
         raise UnsortedError(
@@ -556,10 +552,9 @@ def write_batches(
             writer.write_table(pa.Table.from_batches(waiting))
             done, waiting, held = done + held, [], 0
             on_rows(done)
-    if waiting and writer is not None:
+    assert writer is not None  # `find_roles` has refused a table without rows
+    if waiting:
         writer.write_table(pa.Table.from_batches(waiting))
-    if writer is None:
-        raise ValueError("The table must hold at least one row. Got none.")
     writer.close()
 
 
@@ -575,9 +570,7 @@ def write_sorted(
     work.mkdir(parents=True, exist_ok=True)
     given = (tidy(pa.Table.from_batches([batch])) for batch in read_batches(files, columns) if len(batch))
     batches = (table.combine_chunks().to_batches()[0] for table in given)
-    head = next(batches, None)
-    if head is None:
-        raise ValueError("The table must hold at least one row. Got none.")
+    head = next(batches)
     reader = pa.RecordBatchReader.from_batches(head.schema, chain([head], batches))
     keys = [*roles.sequence, *(name for name in (roles.time, roles.annotator) if name), ROW]
     with duckdb.connect() as connection:

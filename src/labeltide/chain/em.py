@@ -20,7 +20,6 @@ from torch import Tensor
 
 from labeltide._clock import Period, one_period
 from labeltide.chain.families import (
-    SMOOTH_SHAPES,
     Families,
     Family,
     Shape,
@@ -497,8 +496,6 @@ def _shapes(grid: np.ndarray, period: Period) -> list[Shape]:
         mixed = set(product(OF_ONE_CLOCK, repeat=grid.shape[1])) - {(None,) * grid.shape[1]}
         uneven = sorted((values for values in mixed if len(set(values)) > 1), key=str)
         return splines + [sum_shape(grid, values, period) for values in uneven]
-    for kind in [kind for kind in SMOOTH_SHAPES if kind != "spline"]:
-        splines += [SMOOTH_SHAPES[kind](grid, value, period) for value in (SHARING_SMOOTHNESS, *OTHER_SMOOTHNESS)]
     clock_period = one_period(period)
     waves, length = (WAVES, grid[-1] - grid[0]) if clock_period is None else (WHOLE_WAVES, clock_period)
     return splines + [wave_shape(grid, share * length or 1.0) for share in waves]

@@ -5,13 +5,12 @@ coefficients: :math:`\log Q_{ij}(t) / Q_{ii}(t) = x_{ij}(t)^\top \beta`. A famil
 sharing of coefficients among entries. Shapes are a constant, P-splines (cubic B-splines with a roughness penalty on
 second differences, Eilers and Marx 1996), a wave (harmonic regression) and pieces (constant between change points).
 The sharing says whether all entries change together, those of one true class, or each by itself. Families are compared
-by held-out likelihood (`select.py`). Shapes in `SMOOTH_SHAPES` also serve confidence bands and tests of change; to add
-one, write its function and name it there.
+by held-out likelihood (`em.py`). Confidence bands and tests of change take splines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
 from torch import Tensor
 
-from labeltide._clock import Period, one_period
+from labeltide._clock import Period, each_period, one_period
 
 # docs/decisions/007-families-of-q.md
 N_SPLINE = 14  # by hand: B-splines over one clock
@@ -69,7 +68,7 @@ class Shape(NamedTuple):
     name: str
     basis: np.ndarray  # (points, functions); none for a constant
     penalty: np.ndarray  # (functions, functions)
-    kind: str  # "static", "wave", "pieces", or a name of `SMOOTH_SHAPES`
+    kind: str  # "static", "spline", "wave" or "pieces"
     smoothness: float | None = None  # factor of the roughness penalty, where it is the same over all clocks
 
 
@@ -121,10 +120,8 @@ def spline_shape(grid: np.ndarray, smoothness: float, period: Period = None) -> 
 
 def sum_shape(grid: np.ndarray, smoothness: Sequence[float | None], period: Period) -> Shape:
     """Additive model: one P-spline for each clock of a grid (points, clocks); None leaves a clock out."""
-    periods = [None] * len(smoothness) if period is None else period
-    assert isinstance(periods, tuple | list)
     parts = []
-    for moments, value, length in zip(grid.T, smoothness, periods, strict=True):
+    for moments, value, length in zip(grid.T, smoothness, each_period(period, len(smoothness)), strict=True):
         axis, index = np.unique(moments, return_inverse=True)
         if value is not None and len(axis) > 1:
             spline = _spline(axis, value, length, N_SPLINE_OF_SEVERAL)
@@ -164,11 +161,6 @@ def pieces_shape(pieces: np.ndarray) -> Shape:
     """Piecewise constant between change points; `pieces` numbers the piece of every point, from 0."""
     n_pieces = int(pieces.max()) + 1
     return Shape(f"{n_pieces} pieces", np.eye(n_pieces)[pieces][:, 1:], np.zeros((n_pieces - 1,) * 2), "pieces")
-
-
-# Shapes that follow any smooth change, by kind: functions of the grid, the smoothness and the period of the clock.
-# Confidence bands use the kind and smoothness with the largest weight, and tests of change use that kind.
-SMOOTH_SHAPES: dict[str, Callable[[np.ndarray, float, Period], Shape]] = {"spline": spline_shape}
 
 
 def shared(n_classes: int, sharing: str) -> np.ndarray:

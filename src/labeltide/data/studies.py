@@ -20,6 +20,7 @@ FEATURES = ("movement", "movement_sd", "posture", "heart_rate", "skin_temperatur
 STEPS_PER_DAY = 96  # one row for every 15 minutes
 START = np.datetime64("2026-03-02T00:00:00", "s")  # a Monday
 STAY = 0.78  # the probability that an activity goes on by itself
+WORN = 0.9  # the share of time for which the sensor is worn
 
 # Means of the features by activity, and how much a single quarter of an hour departs from them.
 _MEANS = np.array(
@@ -43,7 +44,7 @@ _MISTAKEN = np.array(
 )
 
 
-def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: int = 0, worn: float = 0.9) -> pa.Table:
+def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: int = 0) -> pa.Table:
     """Simulate people who wear a sensor for some days, and two annotators who label what they did.
 
     Ada errs a little more in the evening. Ben errs far more at night, and more from day to day. Each person's day is
@@ -55,8 +56,6 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     rate : float from 0 to 0.5
         The share of labels that are wrong.
     seed : int
-    worn : float
-        The share of time for which the sensor is worn.
 
     Returns
     -------
@@ -67,7 +66,6 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     check_number("days", days, 1, whole=True)
     check_number("rate", rate, 0, 0.5)
     check_number("seed", seed, 0, whole=True)
-    check_number("worn", worn, 0, 1, above=True)
     streams = np.random.default_rng(seed).spawn(5)
     n_steps = days * STEPS_PER_DAY
     hours = np.arange(n_steps) % STEPS_PER_DAY / 4  # (steps,)
@@ -75,7 +73,7 @@ def simulate_study(people: int = 60, days: int = 14, rate: float = 0.2, seed: in
     features, lost = _features(streams[1], truth)
     # The sensor comes off once a day, at any time, for as long as it takes.
     off = streams[2].integers(0, STEPS_PER_DAY, (people, days, 1))
-    length = streams[2].gamma(4, (1 - worn) * STEPS_PER_DAY / 4, (people, days, 1)) if worn < 1 else 0
+    length = streams[2].gamma(4, (1 - WORN) * STEPS_PER_DAY / 4, (people, days, 1))
     kept = (np.arange(STEPS_PER_DAY) - off) % STEPS_PER_DAY >= length
     kept[:, 0, 0] = True  # nobody is left without a row
     who, when = np.nonzero(kept.reshape(people, -1))

@@ -254,7 +254,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         `tide` smooths by forward-backward and predicts the rows it was fitted to out of fold. It recognises them by
         their features (`LabelAudit.out_of_fold`) and warns of rows that it does not recognise. All other methods take
         each step by itself with the network trained on it, overconfident about what it has memorised. Where the fit of
-        `tide` does not show that labels are wrong (`conclusion_`), none is flagged.
+        `tide` does not show that labels are wrong (`conclusion_`), none is flagged; if it cannot tell because labels
+        and signals disagree in runs, these are flagged, but not corrected.
 
         Parameters
         ----------
@@ -279,7 +280,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
         recorded = LabelCodes(labels, mask, moments, known, self._find_sources(labels, groups), between)
         evidence, out_of_fold = self._evidence(features, mask)
-        aligned = self._align(features, mask, recorded)
+        aligned, early = self._align(features, mask, recorded)
         may_name = self._may_name_labels() if may_name is None else may_name
         audit = audit_labels(
             recorded._replace(labels=aligned),
@@ -305,7 +306,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             )
         moved = None if (aligned == labels).all() else aligned
         clock = moments if self.cells_ is None else clocks[..., 0]
-        return replace(audit, clock=clock, out_of_fold=out_of_fold, labels=labels, aligned=moved)
+        return replace(audit, clock=clock, out_of_fold=out_of_fold, labels=labels, aligned=moved, early=early)
 
     def corrected_labels(
         self,
@@ -372,9 +373,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         """
         return np.log(predict_scaled([self], features, mask)[0].clip(1e-30)), None
 
-    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes) -> np.ndarray:
-        """The labels of an audit, moved to the signals where the fit did so."""
-        return recorded.labels
+    def _align(
+        self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes
+    ) -> tuple[np.ndarray, bool | np.ndarray]:
+        """The labels of an audit, moved to the signals where the fit did so, and which of them seem early as usual."""
+        return recorded.labels, False
 
     def _find_sources(self, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
         """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one."""

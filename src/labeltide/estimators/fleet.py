@@ -360,7 +360,9 @@ def train_all(trainings: Sequence[Training]) -> None:
         for training in trainings:
             training.run()
         return
-    shared = [(_copy(training.fleet_fit), training.how) for training in trainings]
+    # A copy, because torch moves a tensor that is sent to a process to shared memory, away from arrays on it.
+    fits = [replace(training.fleet_fit, data=training.fleet_fit.data.to("cpu", copy=True)) for training in trainings]
+    shared = [(fleet_fit, training.how) for fleet_fit, training in zip(fits, trainings, strict=True)]
     parts = []  # (which of the trainings, members of it, and these untrained)
     for index, (fleet_fit, model, noise, stage, how) in enumerate(trainings):
         members = torch.arange(fleet_fit.members).unflatten(0, (-1, how.get("stop_together", 1)))
@@ -373,13 +375,6 @@ def train_all(trainings: Sequence[Training]) -> None:
         device = trainings[index].fleet_fit.data.features.device
         every = torch.arange(len(members), device=device)
         put_members(trainings[index].model, members.to(device), trained.to(device), every)
-
-
-def _copy(fleet_fit: FleetFit) -> FleetFit:
-    """A copy on the CPU: torch moves a tensor that is sent to a process to shared memory, away from arrays on it."""
-    parts = vars(fleet_fit.data)
-    data: dict[str, Any] = {name: v.cpu().clone() if isinstance(v, Tensor) else v for name, v in parts.items()}
-    return replace(fleet_fit, data=FleetData(**data))
 
 
 def _train_part(

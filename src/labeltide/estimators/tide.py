@@ -599,8 +599,9 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
     is_noisy_p_ : float
         p-value of the null hypothesis that labels have no errors, with one clock or several.
     conclusion_ : labeltide.inference.conclusion.Finding
-        Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason. `audit` and
-        `corrected_labels` name and correct labels only where it is "shown".
+        Whether labels are wrong: "shown", "not shown" or "cannot be told", with the reason. Labels are flagged and
+        corrected only where it is "shown", apart from labels at a wrong time. Runs in which labels and signals disagree
+        are flagged, too, where they are the reason that it cannot be told.
     temporality_ : labeltide.inference.temporality.Temporality
         Whether the noise changes over the clock, whose, by how much, whether there is any, and whether classes differ.
     diagnostics_ : tuple of labeltide.inference.checks.Diagnostic
@@ -668,10 +669,12 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
         signal = networks.predict(np.asarray(features, dtype=np.float32), mask, folds).double()
         return signal.clamp_min(1e-30).log().numpy(), folds >= 0
 
-    def _align(self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes) -> np.ndarray:
+    def _align(
+        self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes
+    ) -> tuple[np.ndarray, bool | np.ndarray]:
         """Labels of an audit moved to the signals: by the lags of the fit, and by shifts of single rows."""
         if not self.align:
-            return recorded.labels
+            return recorded.labels, False
         labels = recorded.labels
         lags = np.zeros((len(labels), labels.shape[-1]), int)  # (n, annotators)
         if recorded.sources is not None:
@@ -680,7 +683,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             lags = lags + self.lags_
         own = find_own_shifts(features, mask, np.where(mask[..., None], move_labels(labels, lags), np.int8(-1)), None)
         own[own == np.median(own, axis=0)] = 0
-        return _settle(features, labels, lags + own, mask)[0]
+        return _settle(features, labels, lags + own, mask)[0], ((lags < 0) & (own == 0))[:, None]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.

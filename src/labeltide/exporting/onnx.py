@@ -112,13 +112,7 @@ def export_onnx(source: str | Path | NoisyLabelClassifier | Any, out: str | Path
         paths["whole"], paths["step"] if step else None, paths["json"], paths["card"], checks, step_checks
     )
     described = {
-        "labeltide": __version__,
-        "method": found.estimator.name,
-        "model": model.name,
-        "causal": bool(model.is_causal),
-        "networks": model.members,
-        "classes": [str(name) for name in found.estimator.classes_],
-        "features": found.feature_names,
+        **found.describe(),
         "scaled_inside": found.scaling is not None,
         "columns": [asdict(encoder) for encoder in found.encoders],
         "noise": {"clock": found.estimator.clock_grid_, "matrices": found.estimator.noise_matrices_},
@@ -237,17 +231,10 @@ def write_graph(found: OnnxSource, one_step: bool = False) -> bytes:
         graph.give_output("next_state", next_state, model.onnx_state)
     graph.give_output("probabilities", probabilities, (*leading, len(estimator.classes_)))
     graph.outputs.reverse()  # probabilities first
-    about = {
-        "labeltide": __version__,
-        "kind": "one step" if one_step else "whole sequences",
-        "method": estimator.name,
-        "model": model.name,
-        "causal": str(bool(model.is_causal)).lower(),
-        "networks": str(model.members),
-        "classes": json.dumps([str(name) for name in estimator.classes_], ensure_ascii=False),
-        "features": json.dumps(found.feature_names, ensure_ascii=False),
-    }
-    return graph.to_bytes("one_step" if one_step else "whole_sequences", about)
+    kind = "one step" if one_step else "whole sequences"
+    about = {"kind": kind, **found.describe()}
+    texts = {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in about.items()}
+    return graph.to_bytes(kind.replace(" ", "_"), texts)
 
 
 def _compare(
@@ -362,6 +349,18 @@ class OnnxSource(NamedTuple):
     def dtype(self) -> type[np.floating[Any]]:
         """Of the features: double precision where they are in the user's units."""
         return np.float32 if self.scaling is None else np.float64
+
+    def describe(self) -> dict[str, Any]:
+        """What every file of the export says of the model."""
+        return {
+            "labeltide": __version__,
+            "method": self.estimator.name,
+            "model": self.estimator.model_.name,
+            "causal": bool(self.estimator.model_.is_causal),
+            "networks": self.estimator.model_.members,
+            "classes": [str(name) for name in self.estimator.classes_],
+            "features": self.feature_names,
+        }
 
 
 def find_source(source: Any) -> OnnxSource:

@@ -87,6 +87,9 @@ class LabelAudit(LabelAuditDisplay):
         Which rows are training rows of `tide`, judged by networks that have not seen them; None for other methods.
     aligned : int8 array of shape (n, steps, annotators), optional
         The labels moved to the signals, from which the posterior was computed; None where none was moved.
+    early : bool, or bool array that broadcasts to the labels
+        Where all labels of an annotator seem early. Signals that lag look the same, so that none of these labels is
+        flagged or corrected for fitting another step.
     fit : TideClassifier or PredictionFit, optional
         What the labels were judged with. It has `noise_estimate_`, `temporality_`, `conclusion_` and `diagnostics_`.
 
@@ -109,6 +112,7 @@ class LabelAudit(LabelAuditDisplay):
     spend_fdr: bool = False
     out_of_fold: np.ndarray | None = None
     aligned: np.ndarray | None = None
+    early: bool | np.ndarray = False
     fit: Any = None
 
     @cached_property
@@ -177,13 +181,14 @@ class LabelAudit(LabelAuditDisplay):
         Parameters
         ----------
         min_confidence : float, optional
-            Replace the labels whose suggestion has at least this probability, flagged or not, in runs or not.
+            Replace the labels whose suggestion has at least this probability, flagged or not, in runs or not. Where
+            nothing but runs is flagged, because wrong labels are not shown, none is replaced.
         """
         replaced = self._is_issue & (self._kinds != KINDS.index(RUN))
         if min_confidence is not None:
             _validation.check_number("min_confidence", min_confidence, 0, 1)
             sure = (self.suggested_probability >= min_confidence)[..., None]
-            replaced = sure & (self.labels >= 0) & self._may_change
+            replaced = sure & (self.labels >= 0) & self._may_change(0)
         return self._shaped(np.where(replaced, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
@@ -300,15 +305,15 @@ class LabelAudit(LabelAuditDisplay):
     @cached_property
     def _may_flag(self) -> np.ndarray:
         differs = self.labels != self._suggested[..., None]
-        return (self.labels >= 0) & (self.spend_fdr | differs) & self._may_change
+        may_change = self._may_change((self._kinds == KINDS.index(RUN)).astype(int))
+        return (self.labels >= 0) & (self.spend_fdr | differs) & may_change
 
-    @property
-    def _may_change(self) -> np.ndarray:
+    def _may_change(self, in_run: int | np.ndarray) -> np.ndarray:
+        """Labels that may be named, by the first axis of `may_name`."""
         named = np.asarray(self.may_name)
         if named.ndim:
-            named = named[(self._kinds == KINDS.index(RUN)).astype(int), self.labels, self._suggested[..., None]]
-        # Where all labels seem early, the signals may lag instead.
-        return np.where(self.is_misaligned, not np.all(np.less(getattr(self.fit, "lags_", 0), 0)), named)
+            named = named[in_run, self.labels, self._suggested[..., None]]
+        return np.where(self.is_misaligned, ~np.asarray(self.early), named)
 
     @cached_property
     def is_misaligned(self) -> np.ndarray:

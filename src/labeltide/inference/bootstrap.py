@@ -25,7 +25,6 @@ from labeltide.chain.em import (
     fit_chains,
 )
 from labeltide.chain.families import (
-    SMOOTH_SHAPES,
     Coefficients,
     Families,
     Family,
@@ -34,6 +33,7 @@ from labeltide.chain.families import (
     families_of,
     family,
     pooled,
+    spline_shape,
 )
 from labeltide.chain.passes import (
     ChainData,
@@ -164,24 +164,14 @@ def draw_row_counts(rows: int, clusters: Tensor | None, count: int, seed: int) -
     return generator.multinomial(rows, np.full(rows, 1 / rows), count)
 
 
-def chosen_shape(families: Sequence[WeightedFamily]) -> tuple[str, int]:
-    """The kind of smooth shape and the rung of its smoothness with the largest weight by held-out likelihood."""
-    weights = {
-        (kind, rung): sum(tried.weight for tried in families if (tried.kind, tried.smoothness) == (kind, value))
-        for kind in SMOOTH_SHAPES
-        for rung, value in enumerate(SMOOTHNESS_LADDER)
-    }
-    best = max(weights, key=weights.__getitem__)
-    return best if weights[best] > 0 else (best[0], len(SMOOTHNESS_LADDER) - 1)
-
-
 def chosen_family(
     n_classes: int, grid: np.ndarray, families: Sequence[WeightedFamily], period: Period = None, rougher: int = 0
 ) -> Family:
-    """The free family of the chosen shape, or of one some rungs rougher."""
-    kind, rung = chosen_shape(families)
-    smoothness = SMOOTHNESS_LADDER[min(rung + rougher, len(SMOOTHNESS_LADDER) - 1)]
-    return free_family(n_classes, grid, smoothness, period, kind)
+    """The free family of the spline with the largest weight by held-out likelihood, or of one some rungs rougher."""
+    weights = [sum(tried.weight for tried in families if tried.smoothness == value) for value in SMOOTHNESS_LADDER]
+    roughest = len(SMOOTHNESS_LADDER) - 1
+    rung = int(np.argmax(weights)) + rougher if max(weights) > 0 else roughest
+    return free_family(n_classes, grid, SMOOTHNESS_LADDER[min(rung, roughest)], period)
 
 
 def chosen_pooling(families: Sequence[WeightedFamily]) -> float:
@@ -206,11 +196,9 @@ def weaker_pooling(families: Sequence[WeightedFamily]) -> float:
     return strengths[max(strengths.index(chosen_pooling(families)) - WEAKER_POOLING, 0)]
 
 
-def free_family(
-    n_classes: int, grid: np.ndarray, smoothness: float, period: Period = None, kind: str = "spline"
-) -> Family:
+def free_family(n_classes: int, grid: np.ndarray, smoothness: float, period: Period = None) -> Family:
     """A smooth curve for each entry of Q; with more than three classes, one for each row of Q."""
-    return free_of(n_classes, SMOOTH_SHAPES[kind](grid, smoothness, period))
+    return free_of(n_classes, spline_shape(grid, smoothness, period))
 
 
 def free_of(n_classes: int, shape: Shape) -> Family:

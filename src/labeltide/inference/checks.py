@@ -343,13 +343,15 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     doubt = f"{summary}. The audit assumes that each class is right more often than not, which may not hold here."
     if not bad and doubtful.any():
         names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
-        sentence = f"{summary}. Its name is in doubt: no label is suggested to be {names}."
-        # True brief events of such a class count as wrong as well, so that more of its labels seem wrong than of others.
+        sentence = f"{summary}. Its name is in doubt: labels that seem to be {names} are not listed."
+        # True brief events of such a class count as wrong as well: more of its labels seem wrong than of others.
         wrong = counts.sum(0) - np.diagonal(counts)
         unnamed = np.flatnonzero(doubtful & (wrong > MAX_INFLOW * np.median(wrong[~doubtful]))).tolist()
         if unnamed:
             listed = ", ".join(repr(class_names[code]) for code in unnamed)
-            sentence += f" Labels recorded as {listed} are not listed: far more of them seem wrong than of others."
+            sentence += (
+                f" Labels recorded as {listed} are not listed either: far more of them seem wrong than of others."
+            )
         codes, advice = tuple(np.flatnonzero(doubtful).tolist()), f"Give some trusted labels of {names}."
         return Diagnostic("mostly_right", True, sentence, advice, unnamed=tuple(unnamed), unsuggested=codes)
     sound = f"{summary}, the least of all classes."

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from labeltide._clock import cells_of, one_period
-from labeltide.chain.families import SMOOTH_SHAPES, ClassBlocks, Family, spline_shape
+from labeltide.chain.families import ClassBlocks, Family, spline_shape
 from labeltide.chain.passes import Members, TrainingEvidence, posteriors, same_data
 from labeltide.inference.bootstrap import MIN_TEST_REPLICATES, ChangeTest, likelihood_ratio_test, p_value, refit
 
@@ -121,12 +121,12 @@ def clock_moments(training: TrainingEvidence, clock: int) -> ClockMoments:
     return ClockMoments(cells.axes[clock], of_point[index], of_point, cells.periods[clock])
 
 
-def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None, kind: str = "spline") -> np.ndarray:
+def smooth_functions(axis: np.ndarray, weights: np.ndarray, period: float | None) -> np.ndarray:
     """The smoothest functions of a clock, uncorrelated over the labels: (moments, functions).
 
-    The Demmler-Reinsch basis of a smooth shape (Demmler and Reinsch 1975) without the constant.
+    The Demmler-Reinsch basis of a spline (Demmler and Reinsch 1975) without the constant.
     """
-    shape, share = SMOOTH_SHAPES.get(kind, spline_shape)(axis, 1.0, period), weights / weights.sum()
+    shape, share = spline_shape(axis, 1.0, period), weights / weights.sum()
     centred = shape.basis - share @ shape.basis
     _, size, right = np.linalg.svd(np.sqrt(share)[:, None] * centred, full_matrices=False)
     kept = size > 1e-6 * size[0]
@@ -186,7 +186,7 @@ def find_alternative(fit: NullFit, moments: ClockMoments, null: Family, alternat
     groups = [null.held] if null.held is not None else list(range(len(fit.noise)))
     labelled = sum((fit.labels_of(group) >= 0).sum(-1) for group in groups)
     weights = np.bincount(moments.axis_index.ravel(), np.ravel(labelled), len(moments.axis))
-    functions = smooth_functions(moments.axis, weights, moments.period, alternative.shape.kind)
+    functions = smooth_functions(moments.axis, weights, moments.period)
     return Directions(groups, functions, columns[:, columns.any(0)])
 
 

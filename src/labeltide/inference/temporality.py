@@ -17,13 +17,13 @@ import torch
 from labeltide._clock import cells_of
 from labeltide.chain.em import BURSTS, BURSTS_WORTH
 from labeltide.chain.families import (
-    SMOOTH_SHAPES,
     Family,
     constant_shape,
     family,
     hold_annotator,
     hold_class,
     pooled,
+    spline_shape,
     sum_shape,
 )
 from labeltide.chain.passes import TrainingEvidence, same_data
@@ -44,7 +44,6 @@ from labeltide.inference.bootstrap import (
     OBSERVED_ITERATIONS,
     Replicates,
     bootstrap_noise,
-    chosen_shape,
     coarsen,
     free_family,
     free_of,
@@ -144,8 +143,7 @@ def judge_temporality(
     training = allow_bursts(coarsen(training))
     n_classes, grid, annotators = training.data.n_classes, training.grid, training.parameters.matrices.shape[1]
     fewer = min(n_replicates, PART_REPLICATES)
-    kind, _ = chosen_shape(training.families)
-    unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period, kind)
+    unpooled = free_family(n_classes, grid, TEST_SMOOTHNESS, training.period)
     free = pooled_by(training, unpooled)
     (whole,) = change_tests(training, {seed: _static(training)}, free, n_replicates)
     counts = torch.bincount(training.data.labels[training.data.labels >= 0].long(), minlength=n_classes)
@@ -154,7 +152,7 @@ def judge_temporality(
     of_common = dict(zip(common, change_tests(training, nulls, free, fewer, MIN_PART_REPLICATES), strict=True))
     untested = ChangeTest(np.nan, np.nan, "none", 0)
     class_tests = [of_common.get(i, untested) for i in range(n_classes)]
-    shape = SMOOTH_SHAPES[kind](grid, TEST_SMOOTHNESS, training.period)
+    shape = spline_shape(grid, TEST_SMOOTHNESS, training.period)
     alike, by_class = (pooled_by(training, family(n_classes, shape, each, each)) for each in ("alike", "by class"))
     differ = likelihood_ratio_test(training, alike, by_class, fewer, seed + 200, MIN_PART_REPLICATES)
     per_annotator: tuple[PartTemporality, ...] = ()
@@ -203,8 +201,7 @@ def allow_bursts(training: TrainingEvidence) -> TrainingEvidence:
     data, chain = training.data, training.parameters
     if chain.matrices.shape[1] == 1 or (chain.bursts is not None and bool(chain.bursts.any())):
         return training
-    kind, _ = chosen_shape(training.families)
-    free = pooled(free_family(data.n_classes, training.grid, TEST_SMOOTHNESS, training.period, kind), WEAK_POOLING)
+    free = pooled(free_family(data.n_classes, training.grid, TEST_SMOOTHNESS, training.period), WEAK_POOLING)
     single = same_data(torch.ones(1, data.labels.shape[1]))
     starts = [chain, chain._replace(bursts=torch.full_like(chain.power, BURSTS))]
     independent, bursty = (refit(data, single, [free], start, OBSERVED_ITERATIONS) for start in starts)

@@ -68,7 +68,7 @@ def summarise(audit: AuditFolder, store: DecisionStore) -> dict[str, Any]:
             "model_rate": float(np.nanmean(lines.wrong)) if np.isfinite(lines.wrong).any() else None,
             "checked": rates,
             "remaining": remaining,
-            "sentences": [*_sentences(rates, outcomes), *map(SUSPECTS.format_map, suspects)],
+            "sentences": [*_sentences(rates, outcomes), *(_say_suspects(**each) for each in suspects)],
         }
     )
 
@@ -149,14 +149,20 @@ def _suspects(items: Sequence[Item], lines: Lines, decided: np.ndarray) -> list[
     found = []
     for kind, n in Counter(kinds).items():
         of_kind = indices[np.array(kinds) == kind]
-        ends = beta.ppf((0.025, 0.975), 0.5 + wrong[kind], 0.5 + n - wrong[kind])  # Jeffreys
-        expected = float(lines.wrong[of_kind].sum())
-        holds = "holds" if ends[0] <= expected / n <= ends[1] else "does not hold for this kind"
-        if kind == "run" and not ends[0] <= 0.5 <= ends[1]:
-            holds += f", and {'labels' if ends[0] > 0.5 else 'signals'} are at fault in most of these runs"
-        words = {"share": interval(*ends), "expected": expected, "holds": holds}
-        found.append({"kind": str(kind), "decided": n, "wrong": wrong[kind], **words})
+        lower, upper = beta.ppf((0.025, 0.975), 0.5 + wrong[kind], 0.5 + n - wrong[kind])  # Jeffreys
+        counts = {"decided": n, "wrong": wrong[kind], "expected": float(lines.wrong[of_kind].sum())}
+        found.append({"kind": str(kind), **counts, "lower": float(lower), "upper": float(upper)})
     return found
+
+
+def _say_suspects(kind: str, decided: int, wrong: int, expected: float, lower: float, upper: float) -> str:
+    holds = "holds" if lower <= expected / decided <= upper else "does not hold for this kind"
+    if kind == "run" and not lower <= 0.5 <= upper:
+        holds += f", and {'labels' if lower > 0.5 else 'signals'} are at fault in most of these runs"
+    return (
+        f"Of {decided} suspects of the kind {kind} that were decided, {wrong} are wrong ({interval(lower, upper)} of "
+        f"labels like these). The model expected {expected:.0f}, which {holds}. The surest came first."
+    )
 
 
 def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcomes) -> dict[str, Any]:
@@ -185,10 +191,6 @@ def _still_wrong(probabilities: np.ndarray, labels: np.ndarray, outcomes: Outcom
 WEIGHTED = (
     "Shares are not the counts: labels of which the model is unsure are drawn more often and count less, and the "
     "model's probabilities of all labels are used. Intervals may be watched: they hold whenever you stop."
-)
-SUSPECTS = (
-    "Of {decided} suspects of the kind {kind} that were decided, {wrong} are wrong ({share} of such labels). The model "
-    "expected {expected:.0f}, which {holds}. The surest came first."
 )
 
 

@@ -55,9 +55,12 @@ class FleetData:
         """Whether nothing as large as the features is to be held in memory once more; a GPU holds what fits there."""
         return self.mask.is_cpu and self.mask.numel() > MANY_STEPS
 
-    def to(self, device: str | torch.device) -> Self:
-        """The same data on another device."""
-        moved: dict[str, Any] = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(self).items()}
+    def to(self, device: str | torch.device, copy: bool = False) -> Self:
+        """The same data on another device, or there as well."""
+        moved: dict[str, Any] = {
+            name: value.to(device, copy=copy) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
         return type(self)(**moved)
 
     def members_in(self, part: slice | Tensor) -> Self:

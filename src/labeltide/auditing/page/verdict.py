@@ -201,7 +201,7 @@ def shape_words(view: View) -> str:
     if len(rate) < 3 or not np.isfinite(rate).all():
         worst = number(test.get("worst_at"))
         return f"highest {moment(worst)}" if is_known(worst) else ""
-    at = at if view.clock.period else at.round(2 - round(float(np.log10(np.ptp(at) or 1.0))))  # 1 % of the range
+    at = at if view.clock.period else at.round(2 - round(float(np.log10(np.ptp(at) or 1.0))))  # about 1 % of the range
     if number(noise.get("steps")) >= 0.5:
         (split, explained), who, of_step = best_split(rate), "", rate
         if number(test.get("classes_differ_p")) < SURE:  # the class that changes most; its share may change, too
