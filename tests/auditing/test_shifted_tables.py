@@ -56,13 +56,24 @@ def test_labels_that_seem_early_are_not_listed_as_signals_may_lag(tmp_path):
     assert "early by 5 steps (25 min), unless the signals lag\n" in str(audit).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_the_plan_counts_the_labels_that_are_listed_where_all_seem_early():
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_where_all_labels_seem_early_those_are_listed_that_are_wrong_if_signals_lag(missing):
     study = lt.make_sequences(n=16, n_steps=120, n_features=3, n_classes=2, stay=0.95, random_state=0)
     early = np.roll(study.clean_labels, -5, axis=1)
     noisy = lt.corrupt(early, lt.make_noise("static", n_steps=120, rate=0.15), random_state=0)
-    audit = lt.audit(timed(study, noisy), fast=True)
+    gone = np.random.default_rng(0).random(noisy.shape) < missing
+    table = timed(study, noisy)
+    table.loc[gone.ravel(), "label"] = None
+    audit = lt.audit(table, fast=True)
     lines = audit.to_frame()
-    assert lines["is_issue"].any()
+    listed, wrong = lines.sort_values("row")["is_issue"].to_numpy(), (noisy != early).ravel()
+    assert wrong[listed].mean() > 0.85
+    assert listed[wrong & ~gone.ravel()].mean() > 0.5
+    assert (lines["corrected"].dropna() == lines["recorded"].dropna()).all()
+    arrays = lt.TideClassifier(epochs=15, random_state=0).fit(study.features, np.where(gone, -1, noisy))
+    of_arrays = arrays.audit(study.features, np.where(gone, -1, noisy))
+    assert (of_arrays.is_issue.ravel() == listed).mean() > 0.98
+    assert (of_arrays.corrected() == np.where(gone, -1, noisy)).all()
     for each in audit.summary["plan"]:
         inside = (lines["sequence"] == each["sequence"]) & lines["time"].between(each["first"], each["last"])
         assert f", {(inside & lines['is_issue']).sum()} of them to check" in each["why"]

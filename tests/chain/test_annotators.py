@@ -46,10 +46,7 @@ def chosen(two_jobs):
 
 
 def test_how_alike_annotators_are_is_chosen_for_each_job(chosen):
-    mean = [
-        sum(w * np.log10(float(name.split()[-1])) for name, w in zip(names, weights.tolist(), strict=True))
-        for names, weights in zip(chosen.names, chosen.weights, strict=True)
-    ]
+    mean = [sum(tried.weight * np.log10(tried.pooling) for tried in chosen.weighted(fit)) for fit in (0, 1)]
     assert mean[0] < 1 < mean[1]
     noise = chosen.parameters.matrices[:, :, :, 0, 1].numpy()
     assert np.abs(noise[0] - RATES).mean() < 0.03

@@ -207,7 +207,7 @@ def fit_studies(
                 grid,
                 families=chosen.weighted(i),
             ),
-            dict(zip(chosen.names[i], chosen.weights[i].tolist(), strict=True)),
+            {tried.name: tried.weight for tried in chosen.weighted(i)},
         )
         for i in range(studies)
     ]

@@ -43,7 +43,7 @@ class TableShifts(NamedTuple):
         codes = [move_labels(row[None], steps[None])[0] for row, steps in zip(codes, shift, strict=True)]
         labels, _ = settle_changes(_split(table, table.features), codes, self.common)
         moved = np.where((table.index >= 0)[..., None], labels[table.index], np.int8(-1))
-        return replace(table, moved=moved, shift=shift, is_early=(shift < 0) & (shift == self.common))
+        return replace(table, moved=moved, shift=shift, ahead=np.where(shift == self.common, -shift, 0).clip(0))
 
     def check(self) -> tuple[Diagnostic, ...]:
         """A warning where labels are late or early, but by no common number of steps."""

@@ -143,18 +143,21 @@ def judge_lines(job: JudgeJob, given: AuditInput, numbers: np.ndarray) -> pa.Tab
     suggested_class = np.flatnonzero(~rare).astype(np.int8)[suggested[step]]
     rows = pa.array(table.line_row)
     support, shift = _support(job, table, scores, suggested), np.zeros(len(who), dtype=np.int32)
-    is_early = np.zeros(len(who), dtype=bool)
-    if table.shift is not None and table.is_early is not None:
+    ahead = np.zeros(len(who), dtype=np.int64)
+    if table.shift is not None and table.ahead is not None:
         unit = table.sequence_of_step[step][who >= 0], who[who >= 0]
-        shift[who >= 0], is_early[who >= 0] = table.shift[unit], table.is_early[unit]
+        shift[who >= 0], ahead[who >= 0] = table.shift[unit], table.ahead[unit]
     of_steps, moved = table.from_steps(table.labels), None if table.moved is None else table.from_steps(table.moved)
-    misaligned = is_misaligned(of_steps, moved, suggested)
+    misaligned = is_misaligned(of_steps, moved, suggested)[step, who] & (ahead == 0)
+    own = np.minimum(step + ahead, len(suggested) - 1)  # where the label belongs if all labels are early
+    inside = (own == step + ahead) & (table.sequence_of_step[own] == table.sequence_of_step[step])
+    fits_ahead = (ahead > 0) & (~inside | (suggested[own] == code))
     runs = run_lengths((of_steps >= 0) & (of_steps != suggested[:, None]), table.sequence_of_step)
     support |= np.minimum(runs, 15).astype(np.uint64)[step, who] << np.uint64(SHIFTS["run"])
-    support |= misaligned.astype(np.uint64)[step, who] << np.uint64(SHIFTS["moved"])
+    support |= misaligned.astype(np.uint64) << np.uint64(SHIFTS["moved"])
     support[(support & np.uint64(1)) == 0] = 0
     in_runs = (_kinds(support) == KINDS.index(RUN)).astype(np.int64)
-    support[np.where(misaligned[step, who], is_early, ~job.may_name[in_runs, code, suggested[step]])] = 0
+    support[fits_ahead | ~(misaligned | job.may_name[in_runs, code, suggested[step]])] = 0
     titles = ["clock", *(f"clock_{number}" for number in range(2, 1 + len(table.clocks)))]
     columns = {
         "row": pa.array(numbers[table.line_row]),
@@ -272,8 +275,8 @@ def judge_sample(scorer: Scorer, sample: AuditInput, fdr: float, false_alarms: n
     classes = np.array(sample.class_names)
     rates = np.zeros((*mask.shape, len(classes)), dtype=np.float32)
     more: dict[str, Any] = {"trusted": sample.fit_trusted, "false_alarms": false_alarms, "aligned": sample.moved}
-    if sample.is_early is not None:
-        more["early"] = sample.is_early[sample.groups][:, None]  # (windows, 1, annotators)
+    if sample.ahead is not None:
+        more["ahead"] = sample.ahead[sample.groups][:, None]  # (windows, 1, annotators)
     clock = sample.each_clock[0]
     return LabelAudit(classes, sample.fit_labels, clock, mask, posterior, signal, rates, fdr, True, **more)
 

@@ -288,7 +288,9 @@ class AuditInput(ShortRepr):
     by_model: int = 0  # labels that were corrected by the model of an earlier audit
     moved: np.ndarray | None = None  # labels at the steps whose signals they belong to, where late or early
     shift: np.ndarray | None = None  # int64 (sequences, annotators), how late labels were taken to be
-    is_early: np.ndarray | None = None  # bool (sequences, annotators), those that are early by the common lag
+    ahead: np.ndarray | None = (
+        None  # int64 (sequences, annotators), by how many steps labels are early as usual, else 0
+    )
 
     @property
     def n_rows(self) -> int:

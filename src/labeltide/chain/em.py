@@ -392,11 +392,6 @@ class NoiseMixture(NamedTuple):
     weights: Tensor  # (fits, families)
     parameters: ChainParameters  # of the best family, with Q averaged over all families
 
-    @property
-    def names(self) -> list[list[str]]:
-        """The names of the families of each fit."""
-        return [[tried.name for tried in of_fit] for of_fit in self.families]
-
     def weighted(self, fit: int) -> tuple[WeightedFamily, ...]:
         """The families of one fit and their weights, without designs, which are large."""
         weights = self.weights[fit].tolist()

@@ -280,7 +280,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
         known = None if trusted is None else self.encode(_validation.check_labels(trusted, *shape), counts)[..., 0]
         recorded = LabelCodes(labels, mask, moments, known, self._find_sources(labels, groups), between)
         evidence, out_of_fold = self._evidence(features, mask)
-        aligned, early = self._align(features, mask, recorded)
+        aligned, ahead = self._align(features, mask, recorded)
         may_name = self._may_name_labels() if may_name is None else may_name
         audit = audit_labels(
             recorded._replace(labels=aligned),
@@ -306,7 +306,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
             )
         moved = None if (aligned == labels).all() else aligned
         clock = moments if self.cells_ is None else clocks[..., 0]
-        return replace(audit, clock=clock, out_of_fold=out_of_fold, labels=labels, aligned=moved, early=early)
+        return replace(audit, clock=clock, out_of_fold=out_of_fold, labels=labels, aligned=moved, ahead=ahead)
 
     def corrected_labels(
         self,
@@ -375,9 +375,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def _align(
         self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes
-    ) -> tuple[np.ndarray, bool | np.ndarray]:
-        """The labels of an audit, moved to the signals where the fit did so, and which of them seem early as usual."""
-        return recorded.labels, False
+    ) -> tuple[np.ndarray, int | np.ndarray]:
+        """The labels of an audit, moved to the signals where the fit did so, and how early they seem as usual."""
+        return recorded.labels, 0
 
     def _find_sources(self, labels: np.ndarray, groups: ArrayLike | None) -> np.ndarray | None:
         """The source of the labels of each sequence, (n, annotators), as an index into Q; None where all share one."""

@@ -156,7 +156,7 @@ def find_posterior(
         learned.append(
             {
                 "chain_": Chain(start, transition, float(power), bursts),
-                "families_": dict(zip(chosen.names[fit], chosen.weights[fit].double().tolist(), strict=True)),
+                "families_": {tried.name: tried.weight for tried in evidence.families},
                 "training_": evidence,
                 "fold_model_": stack(of_fit) if networks else None,
                 "findings_": {},
@@ -671,10 +671,10 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
 
     def _align(
         self, features: np.ndarray, mask: np.ndarray, recorded: LabelCodes
-    ) -> tuple[np.ndarray, bool | np.ndarray]:
+    ) -> tuple[np.ndarray, int | np.ndarray]:
         """Labels of an audit moved to the signals: by the lags of the fit, and by shifts of single rows."""
         if not self.align:
-            return recorded.labels, False
+            return recorded.labels, 0
         labels = recorded.labels
         lags = np.zeros((len(labels), labels.shape[-1]), int)  # (n, annotators)
         if recorded.sources is not None:
@@ -683,7 +683,7 @@ class TideClassifier(InferenceResults, NoisyLabelClassifier):
             lags = lags + self.lags_
         own = find_own_shifts(features, mask, np.where(mask[..., None], move_labels(labels, lags), np.int8(-1)), None)
         own[own == np.median(own, axis=0)] = 0
-        return _settle(features, labels, lags + own, mask)[0], ((lags < 0) & (own == 0))[:, None]
+        return _settle(features, labels, lags + own, mask)[0], np.where(own == 0, -lags, 0).clip(0)[:, None]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method and its conclusion to one file (safetensors with a JSON header), whole or not at all.

@@ -87,9 +87,9 @@ class LabelAudit(LabelAuditDisplay):
         Which rows are training rows of `tide`, judged by networks that have not seen them; None for other methods.
     aligned : int8 array of shape (n, steps, annotators), optional
         The labels moved to the signals, from which the posterior was computed; None where none was moved.
-    early : bool, or bool array that broadcasts to the labels
-        Where all labels of an annotator seem early. Signals that lag look the same, so that none of these labels is
-        flagged or corrected for fitting another step.
+    ahead : int, or int array that broadcasts to the labels
+        By how many steps all labels of an annotator seem early, else 0. Signals that lag look the same, so that only
+        labels are flagged that do not fit the step so far ahead either, and none is corrected.
     fit : TideClassifier or PredictionFit, optional
         What the labels were judged with. It has `noise_estimate_`, `temporality_`, `conclusion_` and `diagnostics_`.
 
@@ -112,7 +112,7 @@ class LabelAudit(LabelAuditDisplay):
     spend_fdr: bool = False
     out_of_fold: np.ndarray | None = None
     aligned: np.ndarray | None = None
-    early: bool | np.ndarray = False
+    ahead: int | np.ndarray = 0
     fit: Any = None
 
     @cached_property
@@ -189,6 +189,7 @@ class LabelAudit(LabelAuditDisplay):
             _validation.check_number("min_confidence", min_confidence, 0, 1)
             sure = (self.suggested_probability >= min_confidence)[..., None]
             replaced = sure & (self.labels >= 0) & self._may_change(0)
+        replaced &= np.asarray(self.ahead) == 0
         return self._shaped(np.where(replaced, self._suggested[..., None], self.labels).astype(np.int8))
 
     def plan(self, k: int, by: str = "sequence") -> Plan:
@@ -313,12 +314,19 @@ class LabelAudit(LabelAuditDisplay):
         named = np.asarray(self.may_name)
         if named.ndim:
             named = named[in_run, self.labels, self._suggested[..., None]]
-        return np.where(self.is_misaligned, ~np.asarray(self.early), named)
+        return np.where(np.asarray(self.ahead) > 0, ~self._fits_ahead & named, self.is_misaligned | named)
+
+    @cached_property
+    def _fits_ahead(self) -> np.ndarray:
+        """Labels that are the likeliest one at the step so far ahead, or have none there."""
+        own = np.arange(self.labels.shape[1])[:, None] + np.broadcast_to(self.ahead, self.labels.shape)
+        row, inside = np.arange(len(self.labels))[:, None, None], own < self.mask.sum(1)[:, None, None]
+        return ~inside | (self._suggested[row, np.where(inside, own, 0)] == self.labels)
 
     @cached_property
     def is_misaligned(self) -> np.ndarray:
-        """Labels that differ from the likeliest one, while the label that is moved to their step does not."""
-        return is_misaligned(self.labels, self.aligned, self._suggested)
+        """Late labels that differ from the likeliest one, while the label that is moved to their step does not."""
+        return is_misaligned(self.labels, self.aligned, self._suggested) & (np.asarray(self.ahead) == 0)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.has_annotators else values[..., 0]

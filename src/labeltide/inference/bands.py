@@ -442,7 +442,7 @@ def profile_share(training: TrainingEvidence) -> Profile:
     added = torch.tensor([*-right[::-1], 0.0, *wrong])
     members = same_data(ones.expand(len(added), -1))
     free = families_of([_family(coarse)] * len(added))
-    families = TiltedFamilies((), data.n_points, data.n_classes, free, added)
+    families = TiltedFamilies(free.groups, data.n_points, data.n_classes, added)
     if start.bursts is not None and not bool(start.bursts.any()):
         start = start._replace(bursts=None)  # the pass without bursts is faster
     starts, learn = start.take(torch.zeros(len(added), dtype=torch.int64)), data.evidence is not None
@@ -459,21 +459,14 @@ def profile_share(training: TrainingEvidence) -> Profile:
 class TiltedFamilies(Families):
     """Families whose M-step counts some more labels, spread like those that are expected to be wrong, or right."""
 
-    free: Families
     added: Tensor  # (members,), wrong ones where positive, right ones elsewhere
-
-    def fit_start(self, matrices: Tensor) -> Coefficients:
-        return self.free.fit_start(matrices)
-
-    def noise(self, coefficients: Coefficients) -> Tensor:
-        return self.free.noise(coefficients)
 
     def step(self, coefficients: Coefficients, counts: Tensor) -> Coefficients:
         expected = counts.sum(-1, keepdim=True) * self.noise(coefficients)
         right = torch.eye(self.n_classes, dtype=torch.bool, device=counts.device)
         weight = torch.where((self.added[:, None, None, None, None] > 0) ^ right, expected, torch.zeros_like(expected))
         weight = weight / weight.sum((1, 2, 3, 4), keepdim=True).clamp_min(1e-12)
-        return self.free.step(coefficients, counts + self.added.abs().to(counts)[:, None, None, None, None] * weight)
+        return super().step(coefficients, counts + self.added.abs().to(counts)[:, None, None, None, None] * weight)
 
 
 def _family(coarse: TrainingEvidence) -> Family:

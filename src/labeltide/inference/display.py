@@ -146,16 +146,9 @@ class LabelAuditDisplay(ShortRepr):
         quality = np.where(known, self.quality.reshape(self.labels.shape), np.nan)
         return plot_reliability(quality, self.labels == codes, ax, bins=bins)
 
-    def to_frame(
-        self: Any,
-        kind: str = "pandas",
-        *,
-        ids: Sequence[Hashable] | None = None,
-        times: ArrayLike | None = None,
-        annotators: Sequence[Hashable] | None = None,
-    ) -> Any:
+    def to_frame(self: Any, kind: str = "pandas", **names: Any) -> Any:
         """One line for every recorded label, as `to_table` gives it: "pandas", "polars" or "pyarrow"."""
-        return as_frame(self.to_table(ids, times, annotators), kind)
+        return as_frame(self.to_table(**names), kind)
 
 
 class TemporalityDisplay(ShortRepr):

@@ -353,8 +353,3 @@ class ObjectiveTask(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("matrices", "linear", "quadratic", "losses", "counts")),
         *((name, ctypes.c_void_p) for name in ("grad_logits", "grad_matrices")),
     ]
-
-
-def count_items(task: ObjectiveTask) -> int:
-    """Items of a call: blocks of steps of one member, or whole members where rows have different clocks."""
-    return task.members * (1 if task.grid_index else -(-task.steps // STEPS_PER_ITEM))

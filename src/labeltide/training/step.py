@@ -297,7 +297,9 @@ class CompiledStep:
         if multipliers is not None:
             task.linear, task.quadratic = multipliers.linear.data_ptr(), multipliers.quadratic.data_ptr()
         task.matrices = None if grid is None else grid.data_ptr()
-        library.run("labeltide_objective", task, compiled.count_items(task))
+        # Items are blocks of steps of one member, or whole members where rows have different clocks.
+        blocks = 1 if task.grid_index else -(-task.steps // compiled.STEPS_PER_ITEM)
+        library.run("labeltide_objective", task, task.members * blocks)
         library.run("labeltide_gru_backward", self.gru_task, self.tiles)
         library.run("labeltide_sum", self.sum_task, self.data.members)
         if grid is not None and self.noise_parameters:  # from Q to the parameters of the noise function
