@@ -24,7 +24,7 @@ import labeltide as lt
 from labeltide.exporting.onnx import OnnxExport, export_onnx
 
 LENGTHS, ROWS, STREAM_STEPS = (17, 100, 1000), 8, 300
-CASES = (("gru", True), ("gru", False), ("tcn", True), ("tcn", False), ("transformer", True), ("transformer", False))
+CASES = (("gru", True), ("gru", False), ("tcn", True), ("tcn", False))
 HEAD = ["model", *(f"difference, {n} steps" for n in LENGTHS), "difference, step by step"]
 HEAD += [*(f"ms, {n} steps, ours" for n in LENGTHS), *(f"ONNX, {n}" for n in LENGTHS), "ms a step, ours", "ONNX"]
 

@@ -16,7 +16,7 @@ from labeltide.exporting import onnx as onnx_check
 from labeltide.exporting.onnx import TOLERANCE, OnnxSource, export_onnx, find_source
 from labeltide.tables.features import Encoder
 
-MODELS = ("gru", "tcn", "transformer", "linear")
+MODELS = ("gru", "tcn", "linear")
 FEATURES = 3
 
 

@@ -18,6 +18,7 @@ from labeltide.auditing.page.format import numbers, read_interval
 from labeltide.auditing.page.payload import Results
 from labeltide.auditing.page.verdict import comparison_text
 from labeltide.auditing.results import read_labels
+from labeltide.inference.review import holm
 from labeltide.tables.words import quoted
 
 EXAMPLES = 20  # labels of each kind in the summary
@@ -180,7 +181,7 @@ def _compare_curves(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[dic
         curves.append({"class": name, "then": then._asdict(), "now": now._asdict()})
         test = curve_difference(points, then, now, (then_band + now_band) / 2)
         classes += [{"class": name, **test}] if test else []
-    for entry, p_corrected in zip(classes, holm([entry["p_value"] for entry in classes]), strict=True):
+    for entry, p_corrected in zip(classes, holm([entry["p_value"] for entry in classes]).tolist(), strict=True):
         entry["p_corrected"] = p_corrected
     return {"clock": new["clock"] | {"points": points}, "curves": curves, "classes": classes}, messages
 
@@ -305,16 +306,6 @@ def effective_moments(critical: float) -> float:
     """The number of independent looks for which Šidák's correction gives this critical value at 5 %."""
     alone = _two_sided(min(max(critical, Z), 6.0))
     return max(1.0, math.log(0.95) / math.log1p(-alone))
-
-
-def holm(p_values: list[float]) -> list[float]:
-    """P-values corrected for their number (Holm 1979); NaN stays and does not count."""
-    known = [index for index, p in enumerate(p_values) if math.isfinite(p)]
-    corrected, highest = list(p_values), 0.0
-    for rank, index in enumerate(sorted(known, key=lambda index: p_values[index])):
-        highest = max(highest, min(1.0, (len(known) - rank) * p_values[index]))
-        corrected[index] = highest
-    return corrected
 
 
 def _half_widths(old: Share, new: Share) -> tuple[np.ndarray, np.ndarray]:

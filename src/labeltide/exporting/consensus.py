@@ -12,7 +12,6 @@ import pyarrow as pa
 from labeltide._display import ShortRepr
 from labeltide._files import to_json, write_json
 from labeltide._validation import check_choice
-from labeltide.auditing.compare import holm
 from labeltide.auditing.findings import describe_agreement
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.page import write_consensus
@@ -21,6 +20,7 @@ from labeltide.auditing.reading import AuditSteps, decode, read_audit_steps
 from labeltide.auditing.results import draft_beside, put_in_place
 from labeltide.exporting.spans import spans_of_steps, write_spans
 from labeltide.inference.annotators import Consensus, consensus
+from labeltide.inference.review import holm
 from labeltide.recordings.recordings import SECONDS, SEQUENCE, read_annotators
 from labeltide.recordings.spans.delimited import is_spans
 from labeltide.tables.columns import write_safe_csv
@@ -210,7 +210,7 @@ def _describe_annotators(fitted: Consensus, steps: AuditSteps, people: list[str]
         entry["over_clock"] = fitted.differs_over_clock[:, number].T
         found.append(entry)
     for key in ("against_p", "change_p"):  # as many tests as annotators
-        for entry, corrected in zip(found, holm([entry[key] for entry in found]), strict=True):
+        for entry, corrected in zip(found, holm([entry[key] for entry in found]).tolist(), strict=True):
             entry[key] = corrected
     return found
 

@@ -585,6 +585,14 @@ def effective_count(estimate: Estimate, review: Review, level: float) -> Effecti
     return EffectiveCount(share * size, size)
 
 
+def holm(p_values: ArrayLike) -> np.ndarray:
+    """P-values corrected for their number (Holm 1979); NaN stays and does not count."""
+    corrected = np.array(p_values, dtype=float)
+    order = np.argsort(corrected)[: np.isfinite(corrected).sum()]
+    corrected[order] = np.minimum(1, np.maximum.accumulate(corrected[order] * np.arange(len(order), 0, -1)))
+    return corrected
+
+
 def clopper_pearson(count: EffectiveCount, level: float) -> tuple[float, float]:
     """The exact interval of a binomial share (Clopper and Pearson 1934), for counts that need not be whole."""
     tail = (1 - level) / 2

@@ -28,6 +28,7 @@ from labeltide._display import ShortRepr, p_value, panel, sentence, table
 from labeltide.chain.em import label_chain
 from labeltide.chain.passes import ChainData, posteriors, same_data
 from labeltide.data.clusters import encode_clusters
+from labeltide.inference.review import holm
 from labeltide.tables.columns import as_frame
 
 CONTEXT = 1  # steps on either side that join a step's features
@@ -408,9 +409,7 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
             own_p_value[row] = _better(every[:, -1], max(1.0, len(shifts) / run))
             inside = tried[every.mean(0) <= WIDTH * every.std(0, ddof=1) / np.sqrt(len(every))]
             own_interval[row] = inside.min(), inside.max()
-    tested = np.flatnonzero(~np.isnan(own_p_value))
-    order = tested[np.argsort(own_p_value[tested])]  # adjusted (Holm 1979); NaN stays
-    own_p_value[order] = np.minimum(1, np.maximum.accumulate(own_p_value[order] * np.arange(len(order), 0, -1)))
+    own_p_value = holm(own_p_value)
     own_shift = np.where(own_p_value < RECORDING_LEVEL, own_best, assumed)
     moved = [move_labels(unit.labels[None], own_shift[[unit.row]])[0] for unit in units]
     _, _, spread = _find_delays(moved, evidence)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
@@ -29,7 +27,6 @@ class TransformerModel(SequenceModel):
     """
 
     name = "transformer"
-    has_onnx = True
 
     def __init__(
         self, members: int, n_features: int, n_classes: int, *, hidden_size: int = 32, causal: bool = True
@@ -57,25 +54,6 @@ class TransformerModel(SequenceModel):
             hidden = layer(hidden, keys)
         return self.head(self.norm(hidden))
 
-    def write_onnx(self, graph: Any, features: str, lengths: str | None, state: str | None) -> tuple[str, str | None]:
-        steps = graph.positions(graph.size(features, 1))
-        if lengths is None:  # (queries, keys)
-            visible = graph.add("LessOrEqual", steps, graph.add("Unsqueeze", steps, graph.whole(1)))
-        else:  # (batch, 1, 1, keys)
-            visible = graph.add("Unsqueeze", graph.real_steps(features, lengths), graph.whole(1, 2))
-        size = self.embed.weight.shape[-1]
-        frequencies = torch.exp(torch.arange(0, size, 2) * (-math.log(10000.0) / size)).numpy()
-        angles = graph.add(
-            "Mul", graph.to_float(graph.add("Unsqueeze", steps, graph.whole(1))), graph.constant(frequencies)
-        )
-        encoding = graph.add("Concat", graph.add("Sin", angles), graph.add("Cos", angles), axis=-1)  # (steps, hidden)
-        embedded = graph.linear(graph.add("Unsqueeze", features, graph.whole(0)), self.embed)
-        hidden = graph.add("Add", embedded, encoding)
-        layers: Any = self.layers
-        for layer in layers:
-            hidden = layer.write_onnx(graph, hidden, visible)
-        return graph.linear(self.norm.write_onnx(graph, hidden), self.head), None
-
 
 class TransformerLayer(FleetModule):
     """Multi-head self-attention, then a feed-forward network, each with pre-normalisation and a skip connection."""
@@ -98,28 +76,6 @@ class TransformerLayer(FleetModule):
         hidden = hidden + self.attended(gathered.transpose(1, 2).reshape(hidden.shape))
         return hidden + self.narrow(gelu(self.widen(self.norm_feed(hidden))))
 
-    def write_onnx(self, graph: Any, hidden: str, visible: str) -> str:
-        """The layer in an ONNX graph; `visible` are the keys that attention may see."""
-        parts = graph.linear(self.norm_attention.write_onnx(graph, hidden), self.queries_keys_values)
-        query, key, value = graph.add_many("Split", [parts], 3, axis=-1)
-        heads = graph.whole(0, 0, 0, HEADS, -1)
-        query, key, value = (
-            graph.add("Transpose", graph.add("Reshape", part, heads), perm=[0, 1, 3, order, 6 - order])
-            for part, order in ((query, 2), (key, 4), (value, 2))
-        )  # (members, batch, heads, steps, width), keys (members, batch, heads, width, steps)
-        scores = graph.add(
-            "Div", graph.add("MatMul", query, key), graph.constant(np.float32((self.width / HEADS) ** 0.5))
-        )
-        scores = graph.add("Where", visible, scores, graph.constant(np.float32(-np.inf)))
-        gathered = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), value)
-        joined = graph.add("Reshape", graph.add("Transpose", gathered, perm=[0, 1, 3, 2, 4]), graph.whole(0, 0, 0, -1))
-        hidden = graph.add("Add", hidden, graph.linear(joined, self.attended))
-        wide = graph.linear(self.norm_feed.write_onnx(graph, hidden), self.widen)
-        erf = graph.add("Erf", graph.add("Mul", wide, graph.constant(np.float32(0.5**0.5))))
-        half = graph.add("Mul", wide, graph.constant(np.float32(0.5)))
-        active = graph.add("Mul", half, graph.add("Add", erf, graph.constant(np.float32(1.0))))  # gelu
-        return graph.add("Add", hidden, graph.linear(active, self.narrow))
-
 
 class MemberNorm(FleetModule):
     """Layer normalisation (Ba and others 2016) with a scale and a shift for each member."""
@@ -136,12 +92,6 @@ class MemberNorm(FleetModule):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return layer_norm(hidden, hidden.shape[-1:]) * self.scale + self.shift
-
-    def write_onnx(self, graph: Any, hidden: str) -> str:
-        ones = graph.constant(np.ones(self.scale.shape[-1]))
-        plain = graph.add("LayerNormalization", hidden, ones, axis=-1, epsilon=1e-5)
-        scaled = graph.add("Mul", plain, graph.constant(self.scale.detach().numpy()))
-        return graph.add("Add", scaled, graph.constant(self.shift.detach().numpy()))
 
 
 def sinusoids(n_steps: int, size: int, device: torch.device | None = None) -> Tensor:
