@@ -234,10 +234,11 @@ def _votes(y: np.ndarray) -> np.ndarray:
 def _learned(consensus: lt.Consensus) -> dict[str, Any]:
     return {
         "chosen": consensus.chosen._asdict(),
-        "tried": [{**candidate._asdict(), "held_out": round(value, 1)} for candidate, value in consensus.tried.items()],
+        "tried": [{**candidate._asdict(), "held_out": round(value, 5)} for candidate, value in consensus.tried.items()],
         "fleiss": round(consensus.agreement.fleiss, 4),
         "fleiss_over_clock": consensus.agreement.fleiss_over_clock.round(4).tolist(),
         "cohen": consensus.agreement.cohen.round(4).tolist(),
+        "drift": consensus.drift.round(4).tolist(),  # change, its 95 % interval, p-value
     }
 
 

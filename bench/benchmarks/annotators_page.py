@@ -21,8 +21,7 @@ LIMITS = """## Limits
   then moves the meaning of a class (on Dreem: N3 comes to mean "anyone saw deep sleep") instead of saying so. Labels of
   the consensus allow for it by a pool with the votes ([contested.md](contested.md)); Q does not.
 - The common Q(t) weighs each annotator alike, however many labels they gave.
-- Bursts have one length for all annotators. Whether Q moves is chosen by the likelihood of recordings left out; that is
-  no test, and there are no bands here.
+- Whether Q moves is chosen by predictions of annotators who are left out; that is no test.
 - The Dreem nights of the consensus are the first twelve of DOD-O, at which we also looked while building.
 - What a person records where the others give a class is no Q of that person: it holds the others' mistakes too."""
 CLOCKS = {"gaze (Lund 2013)": "s", "sleep (Dreem)": "h"}
@@ -192,16 +191,21 @@ def _later(record: Record) -> list[str]:
 
 
 def _moves(record: Record) -> str:
-    """Whether Q moves, by the recordings left out, all else as chosen first."""
+    """Whether Q moves, by predictions of left-out annotators, and the test of each annotator's change."""
     best: dict[bool, float] = {}
     for candidate in record["tried"]:
         if candidate["sequential"] == record["chosen"]["sequential"]:
             moves = candidate["bandwidth"] is not None
             best[moves] = max(best.get(moves, -np.inf), candidate["held_out"])
-    change = best[True] - best[False]
-    says = "changes over the clock" if change > 0 else "is not seen to change over the clock"
-    criterion = "Labels of recordings left out, each predicted from the other annotators: log-probability, best moving"
-    return f"{criterion} Q(t) less static: {change:+.1f}. The noise {says}."
+    drifts = [
+        f"{100 * change:+.1f} ({100 * low:+.1f} to {100 * high:+.1f}), p = {p_value:.3f}"
+        for change, low, high, p_value in record["drift"]
+    ]
+    return (
+        "Mean log-probability of a label given those of the others, best moving Q(t) less static: "
+        f"{best[True] - best[False]:+.4f}. Change of each one's error rate from the first to the last moment in points "
+        f"(95 % interval; test with recordings as clusters): {'; '.join(drifts)}."
+    )
 
 
 def _verdict(left_out: list[Record]) -> str:
@@ -243,9 +247,9 @@ def draw_picture(records: list[Record], truth: np.ndarray, path: Path) -> None:
     first = next(record for record in records if record["study"] == "simulation" and record["found"])
     (experts,) = (record for record in records if record["study"] == "neonates")
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    clock = np.linspace(0, 1, truth.shape[1])
+    clock, points = (np.linspace(0, 1, count) for count in (truth.shape[1], len(first["found"][0])))
     for index, name in enumerate(PEOPLE):
-        axes[0].plot(clock, first["found"][index], color=f"C{index}", label=name)
+        axes[0].plot(points, first["found"][index], color=f"C{index}", label=name)
         axes[0].plot(clock, truth[index], color=f"C{index}", linestyle=":")
     axes[0].set(title="Simulation: labels right (dotted: truth)", xlabel="clock", ylim=(0.5, 1))
     axes[0].legend(fontsize=7)

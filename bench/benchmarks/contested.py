@@ -27,6 +27,7 @@ import labeltide as lt
 from annotators_people import GAZE, SLEEP, whole_dataset
 from contested_page import write_page
 from labeltide.estimators import fit_fleet
+from labeltide_bench.dawid_skene import dawid_skene
 from labeltide_bench.simulated import SharedDifficulty, simulate_difficulty
 
 BINS = 10
@@ -146,14 +147,24 @@ def _leave_out(study: Study, annotator: int) -> dict[str, Any]:
     ways = {"majority": _break_ties(shares, votes), "consensus": result.another}
     differs = {"others who differ": 1 - _at(shares, others), "neighbours": _neighbours(others)}
     differs["consensus"] = result.contested
+    simple = np.full(left_out.shape, -1)
+    voted = (others >= 0).any(-1)
+    simple[voted] = dawid_skene(others[voted], study.n_classes).probabilities.argmax(1)
+    labels = {"majority": ways["majority"].argmax(-1), "consensus": result.labels, "Dawid-Skene": simple}
+    labels["another"] = result.another.argmax(-1)
+    right = {name: (chosen == left_out) & there for name, chosen in labels.items()}
+    gain = np.bincount(
+        np.unique(np.array(study.ids, dtype=str), return_inverse=True)[1],
+        (right["consensus"].astype(int) - right["majority"]).sum(1),
+    )
     return {
         "study": study.name,
         "left out": annotator,
         "steps": int(there.sum()),
         "seconds": round(time.perf_counter() - started, 1),
         "weights": [round(weight, 3) for weight in result.weights],
-        "right": {name: round(float((way.argmax(-1) == left_out)[there].mean()), 4) for name, way in ways.items()}
-        | {"consensus": round(float((result.labels == left_out)[there].mean()), 4)},
+        "right": {name: round(float(hit.sum() / there.sum()), 4) for name, hit in right.items()},
+        "gain by recording": gain.astype(int).tolist(),  # labels that the consensus names more than the majority
         "loss": {name: _log_loss(way[there], left_out[there]) for name, way in ways.items()},
         "differs": _judge(differs, others, left_out),
     }

@@ -8,8 +8,8 @@
 Eight sets of whole recordings, cut into windows of 100 steps; six shapes of noise over the window at 10 and 30 %. A
 logistic regression, gradient boosting and a small network learn the wrong labels, five folds by recording, and predict
 the recording that was left out. cleanlab (find_label_issues and get_label_quality_scores, default settings) gets these
-probabilities for all steps together, and for each tenth of the window by itself. Nothing was tuned on these draws.
-Writes predictions.jsonl and predictions.md.
+probabilities for all steps together, and for each tenth of the window by itself. The power of each person was developed
+on single fits of senior; nothing else was tuned on these draws. Writes predictions.jsonl and predictions.md.
 """
 
 from __future__ import annotations
