@@ -77,7 +77,7 @@ class Shifts(ShortRepr):
     interval : (int, int) or None
         95 % bootstrap interval of the lag, over clusters.
     p_value : float
-        Test of "the labels are not shifted", corrected for the number of shifts compared; NaN without a lag.
+        Bootstrap test of "the labels are not shifted", which looks for the best of all shifts; NaN without a lag.
     reason : str or None
         Why the lag cannot be estimated.
     shifts, fit : arrays of shape (shifts,)
