@@ -203,10 +203,10 @@ def fit_tide(task: tuple[str, Path, str, float, int, bool]) -> list[float]:
         clf.fit(features[~test], recorded[~test], clusters=owner[~test])
         audit = clf.audit(features[~test], recorded[~test])
     there = (clean[~test] >= 0) & (recorded[~test] >= 0)
-    corrected, codes = audit.corrected(), np.searchsorted(clf.classes_, clean[~test])
-    left = [float((labels != codes)[there].mean()) for labels in (corrected, audit.probabilities.argmax(-1))]
-    error = 1 - clf.score(features[test], clean[test])
-    return [100 * error, *(100 * share for share in left), float(clf.lags_[0])]
+    suggested = clf.classes_[audit.probabilities.argmax(-1)]
+    left = [float((labels != clean[~test])[there].mean()) for labels in (audit.corrected(), suggested)]
+    error = (clf.predict(features[test]) != clean[test])[clean[test] >= 0].mean()  # of a class that vanished, too
+    return [100 * float(error), *(100 * share for share in left), float(clf.lags_[0])]
 
 
 def measure_tide(path: Path, tasks: list[tuple], pool: ProcessPoolExecutor) -> None:

@@ -87,6 +87,13 @@ def test_one_long_recording_is_enough():
     assert found.is_shifted
 
 
+def test_labels_of_one_part_of_a_recording_do_not_show_a_lag():
+    study = lt.make_sequences(n=1, n_steps=6000, n_features=3, stay=0.95, random_state=1)
+    y = late(study.clean_labels, 5)
+    y[:, 700:] = -1
+    assert not lt.find_shifts(study.features, y).is_shifted
+
+
 @pytest.mark.parametrize("kind", ["noise", "constant", "few"])
 def test_what_cannot_be_aligned_has_a_reason(study, kind):
     y = np.zeros_like(study.clean_labels)
