@@ -113,7 +113,9 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="folder with records and study.toml")
     folder = parser.parse_args().folder
     runs, study = read_results(folder).runs, tomllib.loads((folder / "study.toml").read_text())
-    text = write_tables(make_cells(runs), list(dict.fromkeys(run.method for run in runs)), study)
+    text = write_tables(
+        make_cells(runs), [name for name in study["methods"] if name in {run.method for run in runs}], study
+    )
     folder.with_name(f"{folder.name}.md").write_text(text)
     print(text)
 
