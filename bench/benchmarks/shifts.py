@@ -203,8 +203,8 @@ def fit_tide(task: tuple[str, Path, str, float, int, bool]) -> list[float]:
         clf.fit(features[~test], recorded[~test], clusters=owner[~test])
         audit = clf.audit(features[~test], recorded[~test])
     there = (clean[~test] >= 0) & (recorded[~test] >= 0)
-    suggested = clf.classes_[audit.probabilities.argmax(-1)]
-    left = [float((labels != clean[~test])[there].mean()) for labels in (audit.corrected(), suggested)]
+    both = audit.corrected(), audit.probabilities.argmax(-1)  # codes
+    left = [float((clf.classes_[codes] != clean[~test])[there].mean()) for codes in both]
     error = (clf.predict(features[test]) != clean[test])[clean[test] >= 0].mean()  # of a class that vanished, too
     return [100 * float(error), *(100 * share for share in left), float(clf.lags_[0])]
 

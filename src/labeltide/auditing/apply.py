@@ -57,16 +57,18 @@ class AppliedDecisions:
     changed_by_reviewers: int = 0
     kept_by_reviewers: int = 0
     disputed: int = 0
+    emptied: int = 0  # steps that no label reaches where labels are moved
 
     def __str__(self) -> str:
         lines = [
             f"{self.rows:,} rows: {self.path}",
             f"Changed    {self.changed_by_reviewers:,} labels by reviewers, {self.changed_by_model:,} by the model",
             f"Kept       {self.kept_by_reviewers:,} labels that reviewers found right",
-            f"Disputed   {self.disputed:,} labels on which reviewers disagree, left as recorded",
+            f"Disputed   {self.disputed:,} labels on which reviewers disagree, left as recorded" * bool(self.disputed),
+            f"Emptied    {self.emptied:,} steps that no moved label reaches" * bool(self.emptied),
             f"Columns    {', '.join(self.columns)} are new",
         ]
-        return "\n".join(line for line in lines if self.disputed or not line.startswith("Disputed"))
+        return "\n".join(line for line in lines if line)
 
 
 def apply_decisions(
@@ -237,7 +239,8 @@ def _moved(folder: Path, columns: list[str]) -> tuple[Corrections, dict[str, int
             steps = int(shifts[line])
             reason = f"labels moved {abs(steps)} steps {'earlier' if steps > 0 else 'later'}"
             corrections[row[line], column.get(who[line] or "", 0)] = (label, reason, f"labeltide {__version__}")
-    return corrections, {"changed_by_model": len(corrections)}
+    emptied = sum(label is None for label, *_ in corrections.values())
+    return corrections, {"changed_by_model": len(corrections), "emptied": emptied}
 
 
 class _Rewriter:
