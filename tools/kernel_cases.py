@@ -185,7 +185,8 @@ def objective_case() -> Case:
     recorder = Recorder("objective", "objective")
     recorder.add(*pointers)
     recorder.room(*outputs)
-    recorder.call("labeltide_objective", task, calls.count_items(task))
+    blocks = 1 if task.grid_index else -(-task.steps // calls.STEPS_PER_ITEM)
+    recorder.call("labeltide_objective", task, task.members * blocks)
     recorder.expect(grad_logits, grads[0])
     recorder.expect(grad_matrices, grads[1])
     return recorder.case

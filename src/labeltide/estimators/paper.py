@@ -318,8 +318,7 @@ class LearnedNoiseClassifier(NoisyLabelClassifier):
 
         Annotators who are not `pooled` share one Q. `schedule` goes to the `Schedule`.
         """
-        annotators = (fleet_fit.data.labels >= 0).any(1).any(1).sum(1)  # of each member
-        if not pooled or not bool((annotators > 1).any()):
+        if not pooled or not _has_several_annotators(fleet_fit.data):
             model, noise = fleet_fit.new_model(), fleet_fit.new_noise(build(fleet_fit.members, 1))
             history = fleet_fit.train(model, noise, Objective(penalties=tuple(penalties)), **schedule)
             return FittedFleet(model, noise, history)
@@ -352,6 +351,11 @@ def code_penalties(n_points: int, volume_weight: float, diagonal_weight: float) 
     """The penalties on Q in the paper's published code, for a clock of so many moments; no jitter, as there."""
     volume = Penalty("log volume", partial(log_volume, jitter=0.0), volume_weight / n_points)
     return [volume, Penalty("diagonal", diagonal_norm, diagonal_weight)]
+
+
+def _has_several_annotators(data: FleetData) -> bool:
+    """Whether any member has labels of more than one annotator."""
+    return bool(((data.labels >= 0).any(1).any(1).sum(1) > 1).any())
 
 
 def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFleet, Objective]]) -> Tensor:
