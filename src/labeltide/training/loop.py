@@ -94,7 +94,7 @@ def _run_epoch(step: TrainingStep, seeds: Sequence[int], held_out: Tensor | None
     lost = state.restart_diverged(schedule.max_restarts)
     if bool(lost.any()):  # the only synchronisation with the device in an epoch
         logger.warning(
-            "Members %s diverged in epoch %d; they go on from the epoch before at half the rate.",
+            "Members %s diverged in epoch %d; they go back by an epoch and on at half the rate, if a restart is left.",
             lost.nonzero().flatten().tolist(),
             state.epoch + 1,
         )

@@ -389,8 +389,9 @@ def _next_card(audit: Mapping[str, Any]) -> Card:
     """The listed labels come before the plan, which gains for rare classes alone (`bench/results/flags/plan.md`)."""
     plan, issues, question = audit.get("plan") or [], audit["issues"], "What should I do next?"
     by_hand = "Check some stretches by hand"
-    if listed_runs(audit):
-        detail = "Review some 20 of them: then it is known whether labels or signals are at fault in such runs."
+    if listed := listed_runs(audit):
+        some = "some 20 of them" if listed > 20 else "them"
+        detail = f"Review {some}: then it is known whether labels or signals are at fault in such runs."
         return Card(question, "Look at the listed runs", detail, ("issues", "The labels to check"))
     if untold(audit):
         named = f", {in_quotes(plan[0]['sequence'])} first" if plan else ""
