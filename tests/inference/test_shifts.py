@@ -268,3 +268,15 @@ def test_an_annotator_who_repeats_the_last_label_has_no_common_delay(seed):
     assert found.is_shifted
     assert found.varies
     assert not found.assumed.any()
+
+
+@pytest.mark.parametrize("steps", [1, 3, 10])
+def test_classes_in_a_fixed_order_shift_no_recording(steps):
+    """Every shift by a whole number of runs fits as well, with other names for the classes."""
+    random = np.random.default_rng(0)
+    first = random.integers(0, 3 * steps, (30, 1))
+    labels = (np.arange(200) + first) // steps % 3
+    features = random.normal(size=(3, 4))[labels] * 1.5 + random.normal(size=(30, 200, 4))
+    found = lt.find_shifts(features, labels)
+    assert not found.is_shifted
+    assert not (found.own_p_value < 0.05).any()

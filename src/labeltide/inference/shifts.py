@@ -361,20 +361,24 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
     fit = trace.sum(0) / scale
     best = int(fit.argmax())
 
-    # How each cluster moves the fit at each shift (its influence function), and its own sums at the best shift.
+    # How each cluster moves the fit at each shift (its influence function), and its own sums at zero and at the best.
     n_clusters = owners.max() + 1
     influence = np.zeros((n_clusters, len(shifts)))
-    sums_at_best = np.zeros((n_clusters, *sums.shape[:2]))
+    own_sums = np.zeros((n_clusters, *sums.shape[:2], 2))
     cluster_counts = np.stack([counts[owners == cluster].sum(0) for cluster in range(n_clusters)])[..., None]
     for unit, owner in zip(units, owners, strict=True):
         part, kept = _centred_sums(unit, n_classes, limit)
         influence[owner] += ((2 * (part * sums).sum(1) - trace * kept) / per_class).sum(0)
         influence[owner] -= fit * kept.sum(0) * (n_classes - 1)
-        sums_at_best[owner] += part[..., best]
-    # Class means of all other clusters.
-    means = (sums[..., best] - sums_at_best) / np.maximum(counts.sum(0)[:, None] - cluster_counts, 1)
+        own_sums[owner] += part[..., [limit, best]]
+    interval, p = _infer_lag(fit, influence / scale, seed)
+    # Class means of all other clusters at the shift that is shown: where classes follow each other in a fixed order,
+    # another shift fits as well with the classes exchanged.
+    is_shown = int(p < 1 - LEVEL)
+    settled = best if is_shown else limit
+    means = (sums[..., settled] - own_sums[..., is_shown]) / np.maximum(counts.sum(0)[:, None] - cluster_counts, 1)
 
-    # The fit of each sequence at each shift, and of each cluster at the best one, to the class means of the others.
+    # The fit of each sequence at each shift, and of each cluster at the one shown, to the class means of the others.
     evidence, gains = [], np.zeros(n_clusters)
     profiles, transitions = np.zeros((n, len(shifts))), np.zeros(n, int)
     for unit, owner in zip(units, owners, strict=True):
@@ -382,16 +386,15 @@ def _search(signals: list[np.ndarray], codes: Rows, owners: np.ndarray, limit: i
         ratios -= ratios.mean(0)
         evidence.append(ratios)
         profiles[unit.row] += _sums(unit, ratios, n_classes, limit)[range(n_classes), range(n_classes)].sum(0)
-        gains[owner] += _scores(unit, ratios, shifts[[best]]).sum()
+        gains[owner] += _scores(unit, ratios, shifts[[settled]]).sum()
         transitions[unit.row] += np.count_nonzero(np.diff(unit.labels[unit.labels >= 0]))
 
     # Whether signals and labels are related at all; about one shift per run of labels differs from the others.
     if transitions.sum() < MIN_TRANSITIONS:
         return unknown(f"there are too few changes of label ({transitions.sum()}) to align.")
     if _better(gains, max(1.0, len(shifts) * transitions.sum() / counts.sum())) > SURE:
-        return unknown("the signals do not predict these labels at any shift.")
-    interval, p = _infer_lag(fit, influence / scale, seed)
-    assumed = int(shifts[best]) if p < 1 - LEVEL else 0
+        return unknown("the signals do not predict these labels.")
+    assumed = int(shifts[settled])
     own_best = shifts[profiles.argmax(1)]
     own_p_value, own_interval = np.full(n, np.nan), np.full((n, 2), np.nan)
     offsets = np.unique(np.geomspace(1, 2 * limit, COMPARED).astype(int))
