@@ -5,6 +5,7 @@
                                                                   # bench/results/shifts_tide.md
     python bench/benchmarks/shifts.py --data DATA --draws 2 --patterns --kinds "as recorded;starts late by 4"
                                                                   # bench/results/shifts_patterns.md
+    python bench/benchmarks/shifts.py --orders                    # classes in a fixed order, printed alone
 
 Nine data sets with whole recordings. Labels are taken as they are, made late by a common lag, by a lag that differs
 from change to change, at starts or ends of events only, or one recording in ten is moved; without and with 30 % other
@@ -25,6 +26,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -281,18 +283,36 @@ def _line(cells: list[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def fixed_orders() -> str:
+    """Simulated labels in time whose classes follow each other in a fixed order: how many are called shifted."""
+    studies = common = called = 0
+    for classes, run, alike, wrong, seed in product((2, 3), (1, 3, 10, 20), (True, False), (0.0, 0.2), range(6)):
+        random = np.random.default_rng(seed)
+        centres = random.normal(size=(classes, 4)) * 1.5
+        first = 0 if alike else random.integers(0, run * classes, 30)[:, None]
+        true = (np.arange(200) + first) // run % classes + np.zeros((30, 1), int)
+        signal = centres[true] + random.normal(size=(*true.shape, 4))
+        found = lt.find_shifts(signal, (true + (random.random(true.shape) < wrong)) % classes)
+        studies, common = studies + 1, common + found.is_shifted
+        called += int((found.own_p_value < SEEN_LEVEL).sum())
+    return f"{studies} studies: a common lag is shown in {common}, {called} of {30 * studies} recordings are shifted"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("LABELTIDE_DATA", "data"))
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--tide", action="store_true")
     parser.add_argument("--patterns", action="store_true")
+    parser.add_argument("--orders", action="store_true", help="simulated labels in a fixed order alone; printed")
     parser.add_argument("--sets", default="", help="separated by semicolons; with --tide all but blinking by default")
     parser.add_argument("--kinds", default="", help="separated by semicolons; needed with --tide")
     parser.add_argument("--unmoved", action="store_true", help="with --tide; also late labels without align")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=RESULT.parent, help="folder of the record")
     options = parser.parse_args()
+    if options.orders:
+        return print(fixed_orders())
     names, kinds = ([name for name in each.split(";") if name] for each in (options.sets, options.kinds))
     command = f"python bench/benchmarks/shifts.py --data DATA --draws {options.draws}{' --tide' * options.tide}"
     command += " --patterns" * options.patterns

@@ -176,8 +176,7 @@ def _share_headline(audit: Mapping[str, Any]) -> str:
 
 def following(audit: Mapping[str, Any]) -> str:
     """The errors that an audit without a clear sign of wrong labels does not see."""
-    alone = number(audit["noise"].get("rate_alone"))
-    if not is_known(alone):
+    if not is_known(alone := number(audit["noise"].get("rate_alone"))):
         return "systematic errors would not show"
     share = f"{percent(alone)} of the labels differ from their neighbours as wrong ones do, but fit the signals"
     return f"{share}: they are right unless errors follow the signals"
