@@ -2,6 +2,7 @@
 
     python bench/benchmarks/claims.py stress --seeds 2                  # every study of STUDIES, seeds 0 and 1
     python bench/benchmarks/claims.py "protocol study" tiny --seeds 100 # some studies, which are matched by their names
+    python bench/benchmarks/claims.py alone --data DATA                 # the labels without signals: alone.md
     python bench/benchmarks/claims.py page                              # the page from the records
 
 Records are added to bench/results/claims/claims.jsonl; what is there already is not run again. A claim is wrong where
@@ -33,8 +34,12 @@ from labeltide.auditing.checks import check_copies, check_leaks, clusters_of_cop
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.format import Clock, View, terminal_text
 from labeltide.auditing.page.verdict import shape_words
+from labeltide.chain.em import flat_chain
+from labeltide.chain.passes import ChainData, TrainingEvidence
+from labeltide.inference.checks import share_alone
 from labeltide.inference.conclusion import Diagnostic
 from labeltide_bench.tables import read_audit_table
+from shifts import load
 
 RESULTS = Path(__file__).parents[1] / "results" / "claims"
 FDR, CHANCE = 0.1, 0.01  # allowed false alarms among named labels, and how rarely chance may exceed them
@@ -482,7 +487,7 @@ def ask(study: Study, *, checks_first: bool = False) -> dict[str, Any]:
         seconds = time.monotonic() - started
         return record | {
             "noise": "cannot be told",
-            "summary": f"cannot be told. {denied}"[:LONGEST],
+            "summary": f"cannot be estimated. {denied}"[:LONGEST],
             "seconds": seconds,
         }
     try:
@@ -583,16 +588,17 @@ def write_page(records: list[dict[str, Any]], folder: Path) -> None:
         "were built to mislead an audit. A claim is wrong where noise is said to be shown and its 95 % interval misses",
         "the true share, where it is said not to be shown and the true share lies a point or more above the interval,",
         "or where significantly more than 10 % of the named labels are right. Of sound studies about one interval in",
-        "twenty misses. Where the share cannot be told, listed labels lie in runs in which labels and signals",
-        "disagree, and are not called wrong. *Before*: what audits said before the checks of 2026-11-18.",
-        "bench/results/README.md says which records are of which version.",
+        "twenty misses. An audit that cannot estimate the share lists only runs in which labels and signals disagree,",
+        "and does not call them wrong. *Before*: answers before the checks of 2026-11-18.",
+        "bench/results/README.md gives the version of each record.",
         "",
-        "| study | studies | truth | shown | not shown | cannot be told | wrong claims | listed (right) | before "
+        "| study | studies | truth | shown | not shown | not estimable | wrong claims | listed (right) | before "
         "| first line of seed 0 |",
         "|---|--:|--:|--:|--:|--:|--:|--:|---|---|",
     ]
     for name in [name for name in STUDIES if any(record["study"] == name for record in records)]:
         of_name = [record for record in records if record["study"] == name]
+        of_name.sort(key=lambda record: record["seed"])
         answers = [record["noise"] for record in of_name]
         counts = [answers.count("shown"), answers.count("not shown"), len(answers)]
         counts[2] -= sum(counts[:2])
@@ -677,6 +683,41 @@ def write_forms(seeds: int, file: Path) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
+def write_alone(data: Path, file: Path) -> None:
+    """The share of wrong labels by the labels alone: of simulated kinds, and of recordings as published."""
+    lines = [
+        "# The share of wrong labels by the labels alone",
+        "",
+        "Made by `python bench/benchmarks/claims.py alone --data DATA`: the hidden Markov model of the labels without",
+        "signals, seed 0 of each kind, and public recordings in windows of 100 steps, whose labels count as right.",
+        "",
+        "| labels | truth | labels alone (95 % upper limit) |",
+        "|---|--:|--:|",
+    ]
+    windows: dict[str, tuple[np.ndarray, np.ndarray, str]] = {}
+    for name in [name for name in STUDIES if name.startswith(("clean", "wrong"))]:
+        table, truth = STUDIES[name](0)
+        wrong = f"{100 * (table['label'] != truth).mean():.1f} %"
+        codes = np.unique(table["label"], return_inverse=True)[1].reshape(table["person"].nunique(), -1)
+        windows[name] = codes, np.arange(len(codes)), wrong
+    for name, recordings in load(data).items():
+        cut = [(row, labels[: len(labels) // STEPS * STEPS]) for row, (_, labels) in enumerate(recordings)]
+        cut = [(row, labels.reshape(-1, STEPS)) for row, labels in cut if len(labels)]
+        codes = np.unique(np.concatenate([labels for _, labels in cut]), return_inverse=True)[1].reshape(-1, STEPS)
+        windows[name] = codes, np.concatenate([np.full(len(labels), row) for row, labels in cut]), ""
+    for name, (codes, owners, wrong) in windows.items():
+        n_classes, shape = int(codes.max()) + 1, (1, *codes.shape)
+        recorded = torch.from_numpy(codes.astype(np.int8))[None, ..., None]
+        chain = ChainData(recorded, torch.ones(shape[1:], dtype=torch.bool), None, shape[2], n_classes)
+        chain = chain.with_evidence(torch.zeros(*shape, n_classes), torch.ones(1))
+        flat = flat_chain(1, 1, chain)
+        grid = np.linspace(0, 1, shape[2])
+        units = torch.from_numpy(owners)
+        share, upper = share_alone(TrainingEvidence(chain, flat, torch.zeros(1, shape[1]), grid, units))
+        lines.append(f"| {name} | {wrong} | {100 * max(share, 0):.1f} % ({100 * max(upper, 0):.1f} %) |")
+    file.write_text("\n".join(lines) + "\n")
+
+
 def run(study: tuple[str, int]) -> dict[str, Any]:
     """The record of one study, by name and seed."""
     name, seed = study
@@ -689,6 +730,7 @@ def main() -> None:
     """Run the studies whose names contain one of the words, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="+", help="parts of names of studies; stress for all, page for none")
+    parser.add_argument("--data", type=Path, help="folder of the public recordings, for the word alone")
     parser.add_argument("--seeds", type=int, default=1, help="studies of each name")
     parser.add_argument("--processes", type=int, default=1, help="studies side by side")
     parser.add_argument("--file", type=Path, default=RESULTS / "claims.jsonl", help="where records are kept")
@@ -697,6 +739,8 @@ def main() -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if chosen.words == ["forms"]:
         return write_forms(chosen.seeds, file.parent / "forms.md")
+    if chosen.words == ["alone"]:
+        return write_alone(chosen.data, file.parent / "alone.md")
     lines_there = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     records = list({(record["study"], record["seed"]): record for record in lines_there}.values())  # the last of each
     done = {(record["study"], record["seed"]) for record in records}

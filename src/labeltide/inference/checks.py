@@ -319,7 +319,6 @@ def _tenths(data: ChainData) -> np.ndarray:
 # Each threshold separates sound from misleading studies; its value in the gap between them is by hand
 # (docs/decisions/016-when-nothing-can-be-told.md).
 MIN_RIGHT = 0.55  # by hand: share of right labels of a true class under which its name is in doubt
-MAX_INFLOW = 2.0  # wrong labels recorded as a class in doubt over the median of others: most are beyond that median
 MAX_DOUBTFUL = 0.25  # by hand: share of the labels whose true class may have changed names
 MAX_EXCHANGED = 0.36  # by hand: share of labels that would be right if the classes had exchanged their names
 MIN_CLOCK_GAIN = 0.3  # by hand: share of the labels outside the most common class that the clock predicts
@@ -344,16 +343,9 @@ def check_mostly_right(training: TrainingEvidence, expected: ExpectedCounts, cla
     if not bad and doubtful.any():
         names = ", ".join(repr(name) for name, is_in_doubt in zip(class_names, doubtful, strict=True) if is_in_doubt)
         sentence = f"{summary}. Its name is in doubt: labels that seem to be {names} are not listed."
-        # True brief events of such a class count as wrong as well: more of its labels seem wrong than of others.
-        wrong = counts.sum(0) - np.diagonal(counts)
-        unnamed = np.flatnonzero(doubtful & (wrong > MAX_INFLOW * np.median(wrong[~doubtful]))).tolist()
-        if unnamed:
-            listed = ", ".join(repr(class_names[code]) for code in unnamed)
-            sentence += (
-                f" Labels recorded as {listed} are not listed either: far more of them seem wrong than of others."
-            )
-        codes, advice = tuple(np.flatnonzero(doubtful).tolist()), f"Give some trusted labels of {names}."
-        return Diagnostic("mostly_right", True, sentence, advice, unnamed=tuple(unnamed), unsuggested=codes)
+        codes = tuple(np.flatnonzero(doubtful).tolist())
+        advice = f"Give some trusted labels of {names}."
+        return Diagnostic("mostly_right", True, sentence, advice, unsuggested=codes)
     sound = f"{summary}, the least of all classes."
     return _judge("mostly_right", bad, sound, doubt, "Give some trusted labels of every class.", denies=True)
 
