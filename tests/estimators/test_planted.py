@@ -12,7 +12,7 @@ from labeltide.estimators.planted import (
     PlantedErrors,
     check_planted,
     plant_errors,
-    unreliable_classes,
+    unnamed_classes,
     widen_interval,
 )
 from labeltide.inference.conclusion import CANNOT_BE_TOLD, SHOWN, Diagnostic, conclude_noise
@@ -38,22 +38,35 @@ def test_planted_errors_are_found_and_the_share_rises_by_what_was_planted(study,
         assert each.named_again.sum() > 0.8 * each.named.sum() > 0
     (check,) = check_planted(results, ["a", "b"])
     assert not check.is_warning
-    assert not unreliable_classes(results).any()
+    assert not unnamed_classes(results)
 
 
 def test_a_share_that_does_not_move_with_what_was_planted_is_denied():
-    still = PlantedErrors("at random", np.array([50, 50]), np.array([45, 9]), 0.2, np.array([3, 30]), np.array([0, 28]))
+    named, again, labels = np.array([3, 30]), np.array([0, 28]), np.array([900, 100])
+    still = PlantedErrors("at random", np.array([50, 50]), np.array([45, 9]), 0.2, named, again, labels)
     (check,) = check_planted([still], ["a", "b"])
     assert check.denies
     assert "54 were found" in check.sentence
-    assert unreliable_classes([still]).tolist() == [False, True]  # few of its planted errors are found
+    assert list(unnamed_classes([still])) == [1]  # few of its planted errors are found
     _, of_class = check_planted([replace(still, response=1.0)], ["a", "b"])
     assert of_class.is_warning
     assert "recorded as 'b' are not listed: of 50 planted errors of this class, 9 were found" in of_class.sentence
 
 
+def test_a_class_of_which_most_labels_seem_wrong_must_not_exceed_errors_at_random():
+    changed, found, labels = np.array([50, 50, 50]), np.array([45, 40, 45]), np.array([3000, 200, 800])
+    flags = np.array([60, 140, 60])
+    brief = PlantedErrors("at random", changed, found, 1.0, flags, flags, labels)
+    assert list(unnamed_classes([brief])) == [1]
+    assert "140 of 200 seem wrong, where errors at random would give 53. They" in unnamed_classes([brief])[1]
+    even = np.array([60, 55, 60])
+    assert not unnamed_classes([replace(brief, named=even, named_again=even, unchanged=np.array([3000, 90, 800]))])
+    assert not unnamed_classes([replace(brief, unchanged=np.array([3000, 400, 800]))])  # most labels are right
+
+
 def test_where_most_planted_errors_are_missed_labels_without_any_sign_may_still_be_wrong():
-    few = PlantedErrors("at random", np.array([50, 50]), np.array([30, 9]), 0.9, np.array([0, 0]), np.array([0, 0]))
+    none = np.array([0, 0])
+    few = PlantedErrors("at random", np.array([50, 50]), np.array([30, 9]), 0.9, none, none, np.array([500, 500]))
     check, _ = check_planted([few], ["a", "b"])
     assert check.is_warning
     assert not check.denies
@@ -87,9 +100,8 @@ def test_trusted_labels_are_never_changed(study):
 def test_the_spread_of_refits_widens_the_interval_and_keeps_a_lower_end_of_zero(study):
     def refits(*moved):
         none = np.zeros(2, int)
-        return [
-            PlantedErrors(kind, none, none, 1.0, none, none, each) for kind, each in zip(KINDS, moved, strict=False)
-        ]
+        pairs = zip(KINDS, moved, strict=False)
+        return [PlantedErrors(kind, none, none, 1.0, none, none, none, each) for kind, each in pairs]
 
     assert widen_interval(0.1, 0.09, 0.12, ()) == (0.09, 0.12)
     assert widen_interval(0.1, 0.09, 0.12, refits(0.0, 0.0)) == (0.09, 0.12)

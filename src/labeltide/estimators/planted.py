@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
 from labeltide.chain.passes import TrainingEvidence, draw_rows, posteriors, same_data
@@ -29,6 +29,7 @@ MAX_SHIFT = 10  # by hand: steps by which recordings are shifted
 MIN_RESPONSE, MAX_RESPONSE = 0.5, 1.5  # by hand: rise of the estimated share, against what was planted
 MIN_FOUND = 0.5  # by hand: share of the planted errors of a class, below which its labels are not named
 MIN_PLANTED = 20  # by hand: planted or flagged labels, of a class or of all, from which they are judged
+EXCESS_LEVEL = 0.05  # of the test that more labels of a class are flagged than errors at random explain
 MAX_STEPS = 12_000  # by hand: of the copies, so that they at most double the time of an audit
 KINDS = ("at random", "by Q(t)", "in runs", "shifted")
 SINGLE = KINDS[:2]  # errors of single steps, which labels that persist identify
@@ -44,6 +45,7 @@ class PlantedErrors:
     response: float  # rise of the estimated share of wrong labels against what was planted; 1 is right
     named: np.ndarray  # labels flagged in the study itself
     named_again: np.ndarray  # and again in the copy
+    unchanged: np.ndarray  # labels of the study that the copy leaves as they are
     moved: float = 0.0  # the estimated share of wrong labels among those not changed: in the copy, less in the study
 
 
@@ -100,6 +102,7 @@ def plant_errors(
                 response=(wrong_now - wrong) / expected if expected > 0 else math.nan,
                 named=np.bincount(labels[kept], minlength=n_classes),
                 named_again=np.bincount(labels[kept & again], minlength=n_classes),
+                unchanged=np.bincount(labels[same >= 0], minlength=n_classes),
                 moved=shares[1] - shares[0],
             )
         )
@@ -121,24 +124,37 @@ def check_planted(planted: Sequence[PlantedErrors], class_names: Sequence[str]) 
     bad = n_planted >= 2 * MIN_PLANTED and (off or n_found < MIN_FOUND * n_planted)
     advice = "Check a random sample of labels: a review gives the share without a model." if bad else "Nothing to do."
     checks = [Diagnostic("planted", bad, f"{sentence} (1 is ideal).", advice, denies=bad and off)]
-    names = ("found", "planted", "named_again", "named")
-    for code in np.flatnonzero(unreliable_classes(planted) & (not checks[0].denies)).tolist():
-        found, changed, again, named = (sum(int(getattr(each, name)[code]) for each in single) for name in names)
-        why = f"of {changed} planted errors of this class, {found} were found."
-        if found >= MIN_FOUND * changed:
-            why = f"of {named} flags of this class in copies of the study, {again} recurred."
+    for code, why in {} if checks[0].denies else unnamed_classes(planted).items():
         sentence = f"Labels recorded as {class_names[code]!r} are not listed: {why}"
         checks.append(Diagnostic("planted class", True, sentence, "Review some of these labels.", unnamed=(code,)))
     return tuple(checks)
 
 
-def unreliable_classes(planted: Sequence[PlantedErrors]) -> np.ndarray:
-    """Recorded classes whose labels are not named: most of their planted errors are missed, or flags do not recur."""
-    single = [each for each in planted if each.kind in SINGLE]
+def unnamed_classes(planted: Sequence[PlantedErrors]) -> dict[int, str]:
+    """Recorded classes whose labels are not named, and why.
+
+    Most of their planted errors are missed, flags do not recur, or most of their labels are flagged, and more of them
+    than errors at random explain: by the flags of other classes, each against the planted errors that are found.
+    Short real events without a trace in the signals look like that, too.
+    """
+    single, unnamed = [each for each in planted if each.kind in SINGLE], {}
     names = ("planted", "found", "named", "named_again")
-    n_planted, found, named, named_again = (sum(getattr(each, name) for each in single) for name in names)
-    missed = (n_planted >= MIN_PLANTED) & (found < MIN_FOUND * n_planted)
-    return missed | ((named >= MIN_PLANTED) & (named_again < MIN_FOUND * named))
+    for code in range(len(single[0].planted)):
+        changed, found, named, again = (sum(int(getattr(each, name)[code]) for each in single) for name in names)
+        if changed >= MIN_PLANTED and found < MIN_FOUND * changed:
+            unnamed[code] = f"of {changed} planted errors of this class, {found} were found."
+        elif named >= MIN_PLANTED and again < MIN_FOUND * named:
+            unnamed[code] = f"of {named} flags of this class in copies of the study, {again} recurred."
+        elif single[0].kind == KINDS[0]:
+            first = single[0]
+            flags, hits, total = int(first.named[code]), int(first.found[code]), int(first.unchanged[code])
+            ratio = (first.named.sum() - flags) / max(first.found.sum() - hits, 1) / (1 - FDR)
+            excess = binom.sf(flags - 1, flags + hits, ratio / (1 + ratio)) < EXCESS_LEVEL
+            if flags >= MIN_PLANTED and flags > total / 2 and excess:
+                expected = round(ratio * (1 - FDR) * hits)
+                unnamed[code] = f"{flags} of {total} seem wrong, where errors at random would give {expected}. "
+                unnamed[code] += "They may be short real events."
+    return unnamed
 
 
 def widen_interval(share: float, lower: float, upper: float, planted: Sequence[PlantedErrors]) -> tuple[float, float]:
