@@ -1,6 +1,7 @@
 """False alarms on labels of real annotators, and a change by hand at a known hour of the night.
 
     python bench/benchmarks/real_labels.py draws --data DATA --processes 16    # errors at random, two draws
+    python bench/benchmarks/real_labels.py draws --data DATA --only HAR70 --draws 8    # six more draws of one set
     python bench/benchmarks/real_labels.py sleep --data DATA --processes 16    # 5.0 % more errors from hour 4.0 on
     python bench/benchmarks/real_labels.py page                                # the tables from the records
 
@@ -46,9 +47,9 @@ WAKE_KEPT = 60  # epochs of wake kept on either side of the sleep of a night
 OTHERS = {"scorer_1": ["scorer_2", "scorer_3", "scorer_4", "scorer_5"], "label_RA": ["label_MN_fixed"]}
 
 
-def list_draws(data: Path) -> list[tuple[Any, ...]]:
+def list_draws(data: Path, draws: int) -> list[tuple[Any, ...]]:
     """Every data set with every share of replaced labels."""
-    return [(name, share, draw, data) for draw in range(DRAWS) for name in SOURCES for share in SHARES]
+    return [(name, share, draw, data) for draw in range(draws) for name in SOURCES for share in SHARES]
 
 
 def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def measure_draw(job: tuple[str, float, int, Path]) -> dict[str, Any]:
     }
 
 
-def list_nights(data: Path) -> list[tuple[Any, ...]]:
+def list_nights(data: Path, _draws: int) -> list[tuple[Any, ...]]:
     """Both tables, touched and untouched, with five seeds."""
     return [(name, touched, seed, data) for name in NIGHTS for seed in range(SEEDS) for touched in (True, False)]
 
@@ -246,7 +247,7 @@ def write_page(folder: Path) -> None:
     drawn.sort(key=lambda record: (list(SOURCES).index(record["data"]), record["share"], record["draw"]))
     if drawn:
         lines += [
-            f"Up to {DRAWS} draws of replaced labels. *Right at least*: replaced labels among named ones; other named",
+            f"Up to {1 + max(r['draw'] for r in drawn)} draws of replaced labels. *Right at least*: replaced labels among named ones; other named",
             "labels may be wrong as well. *Others agree*: named labels that were not replaced and that most other",
             "experts recorded, too: false alarms by their opinion. *Worst class*: the one with the most other named",
             "labels, of 50 named or more.",
@@ -360,7 +361,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-Jobs = Callable[[Path], list[tuple[Any, ...]]]
+Jobs = Callable[[Path, int], list[tuple[Any, ...]]]
 PARTS: dict[str, tuple[Callable[[Any], dict[str, Any]], Jobs, tuple[str, ...]]] = {
     "draws": (measure_draw, list_draws, ("data", "share", "draw")),
     "sleep": (measure_night, list_nights, ("data", "touched", "seed")),
@@ -372,6 +373,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=["draws", "sleep", "page"])
     parser.add_argument("--data", type=Path, help="folder of the public recordings")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--only", default="", help="data sets whose names contain this")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
@@ -380,7 +382,7 @@ def main() -> None:
         measure, jobs, keys = PARTS[part]
         file = chosen.out / f"real_{part}.jsonl"
         done = {tuple(record[key] for key in keys) for record in read_records(file)}
-        left = [job for job in jobs(chosen.data) if job[:3] not in done and chosen.only in job[0]]
+        left = [job for job in jobs(chosen.data, chosen.draws) if job[:3] not in done and chosen.only in job[0]]
         with get_context("spawn").Pool(chosen.processes) as pool:
             for record in pool.imap_unordered(measure, left):
                 with file.open("a") as lines:
