@@ -247,8 +247,9 @@ def write_page(folder: Path) -> None:
     drawn.sort(key=lambda record: (list(SOURCES).index(record["data"]), record["share"], record["draw"]))
     if drawn:
         lines += [
-            f"Up to {1 + max(r['draw'] for r in drawn)} draws of replaced labels. *Right at least*: replaced labels among named ones; other named",
-            "labels may be wrong as well. *Others agree*: named labels that were not replaced and that most other",
+            f"Up to {1 + max(r['draw'] for r in drawn)} draws of replaced labels.",
+            "*Right at least*: replaced labels among named ones; other named labels may be wrong as well. *Others",
+            "agree*: named labels that were not replaced and that most other",
             "experts recorded, too: false alarms by their opinion. *Worst class*: the one with the most other named",
             "labels, of 50 named or more.",
             "",
