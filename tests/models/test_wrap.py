@@ -49,7 +49,7 @@ class Normed(nn.Module):
 
 
 class Deciding(nn.Module):
-    """Depends on values in a way that vmap cannot follow."""
+    """Depends on values."""
 
     def __init__(self, n_features, n_classes):
         super().__init__()
@@ -148,24 +148,6 @@ def test_gradients_reach_every_parameter_of_a_recurrent_layer():
     fleet, features = started(make_fleet(Recurrent)), make_features(3)
     fleet(features, full_mask(features)).square().sum().backward()
     assert all((parameter.grad.flatten(1).abs().amax(1) > 0).all() for parameter in fleet.parameters())
-
-
-@pytest.mark.parametrize(("factory", "together"), [(perceptron, True), (Normed, True), (Recurrent, False)])
-def test_members_run_together_where_vmap_can(factory, together):
-    fleet, features = started(make_fleet(factory)), make_features(3)
-    fleet(features, full_mask(features))
-    assert list(fleet._together.values()) == [together]
-
-
-def test_a_failed_attempt_to_run_together_leaves_buffers_untouched():
-    class NormedThenDeciding(Normed):
-        def forward(self, features):
-            logits = super().forward(features)
-            return logits if logits[0, 0, 0].item() < 1e9 else -logits
-
-    fleet, features = started(make_fleet(NormedThenDeciding)), make_features(3)
-    fleet(features, full_mask(features))
-    assert fleet.get_buffer("module-norm-num_batches_tracked").tolist() == [1, 1, 1]
 
 
 def test_dropout_differs_between_members_and_stops_in_evaluation():

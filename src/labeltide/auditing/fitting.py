@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from labeltide.chain.passes import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators.fleet import as_array
 from labeltide.estimators.planted import PlantedErrors, plant_errors
-from labeltide.estimators.predictions import PredictionFit
+from labeltide.estimators.predictions import PredictionFit, power_factors
 from labeltide.estimators.tide import CHAIN_POINTS, TideClassifier
 from labeltide.inference.bootstrap import BAND_REPLICATES
 from labeltide.inference.conclusion import NoiseWarning
@@ -103,6 +104,31 @@ def new_estimator(table: AuditInput, windows: np.ndarray, options: AuditOptions)
         checkpoint=options.checkpoint,
         random_state=options.seed,
     )
+
+
+class SequencePowers(NamedTuple):
+    """The factor on the power k of given probabilities in each sequence, which a model may know better than others."""
+
+    factors: dict[str, float]  # by name; 1 for other sequences
+
+    def apply(self, table: AuditInput) -> AuditInput:
+        """The table with its probabilities, whose logarithms are features, to these powers."""
+        if not self.factors:
+            return table
+        factors = np.array([self.factors.get(name, 1.0) for name in table.sequence_names], np.float32)
+        return replace(table, features=table.features * factors[table.groups, None, None])
+
+
+def find_powers(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> SequencePowers:
+    """Learn the factors from the windows of each sequence (docs/decisions/005-prior-of-k.md)."""
+    sequences = np.unique(table.groups[windows])
+    if options.probabilities is None or len(sequences) < 2:
+        return SequencePowers({})
+    estimator = new_estimator(table, windows, options)
+    features, labels, inputs, of_window = _inputs(table, windows, table.groups)
+    estimator.fit(features, labels, **{**inputs, "clusters": of_window})
+    factors = power_factors(estimator.training_)
+    return SequencePowers({table.sequence_names[each]: float(f) for each, f in zip(sequences, factors, strict=True)})
 
 
 def fit(table: AuditInput, windows: np.ndarray, clusters: np.ndarray, options: AuditOptions) -> TideClassifier:

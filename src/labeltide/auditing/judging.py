@@ -24,6 +24,7 @@ from labeltide._files import write_atomically
 from labeltide._workers import current_workers
 from labeltide.auditing.alignment import TableShifts
 from labeltide.auditing.checks import kept_codes, leave_out
+from labeltide.auditing.fitting import SequencePowers
 from labeltide.auditing.reading import AuditInput
 from labeltide.auditing.survey import mix
 from labeltide.estimators import TideClassifier
@@ -217,6 +218,7 @@ class Scorer:
     """The networks and the judge of a fitted estimator."""
 
     estimator: TideClassifier
+    powers: SequencePowers
     networks: FoldNetworks | None  # None where every label was trusted, and nothing was cross-fitted
     sketches: np.ndarray | None  # of the windows that were learned from, among others, by which these are found
     # The features of the windows from which the scorer was made, and their signal: a table in memory is one chunk of
@@ -231,11 +233,11 @@ class Scorer:
     def score(self, table: AuditInput) -> Scores:
         """Judge every step that belongs to one of the windows of a table."""
         recorded = self.recorded(table)
-        return self.judge.score(recorded, self.signal(table.features, recorded.mask), table.flat_index)
+        return self.judge.score(recorded, self.signal(table, recorded.mask), table.flat_index)
 
     def score_windows(self, table: AuditInput, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior and prediction from the features at every step of the windows: (n, steps, classes) each."""
-        signal = self.signal(table.features, mask)
+        signal = self.signal(table, mask)
         return self.judge.posterior(self.recorded(table), signal).numpy(), signal.numpy()
 
     def recorded(self, table: AuditInput) -> LabelCodes:
@@ -244,25 +246,26 @@ class Scorer:
         mask = _validation.steps_mask(table.lengths, table.index.shape[1])
         return LabelCodes(labels, mask, find_moments(self.estimator, table.clock), table.trusted, gaps=table.gaps)
 
-    def signal(self, features: np.ndarray, mask: np.ndarray, in_threads: bool = False) -> Tensor:
+    def signal(self, table: AuditInput, mask: np.ndarray, in_threads: bool = False) -> Tensor:
         """Probabilities of the true labels from the features: (n, steps, classes); out of fold for training rows."""
-        if self.sample is not None and self.sample[0] is features:
+        if self.sample is not None and self.sample[0] is table.features:
             return self.sample[1]
+        features = self.powers.apply(table).features
         if self.networks is None or self.sketches is None:
             return torch.from_numpy(self.estimator.predict_proba(features, mask.sum(1))).float()
         folds = find_folds(self.estimator.training_rows_, self.sketches, features, mask)
         return self.networks.predict(features, mask, folds, work_ahead if in_threads else map)
 
 
-def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str) -> Scorer:
+def make_scorer(estimator: TideClassifier, sample: AuditInput, device: str, powers: SequencePowers) -> Scorer:
     """Fix all that judging needs from the windows that were learned from."""
     mask = _validation.steps_mask(sample.lengths, sample.index.shape[1])
     networks = sketches = None
     if estimator.fold_model_ is not None:
         networks = FoldNetworks(estimator.fold_model_, estimator.training_rows_, device)
         sketches = np.unique(sketch_rows(sample.features, mask))
-    scorer = Scorer(estimator, networks, sketches)
-    signal = scorer.signal(sample.features, mask, in_threads=True)
+    scorer = Scorer(estimator, powers, networks, sketches)
+    signal = scorer.signal(sample, mask, in_threads=True)
     scorer.sample = sample.features, signal
     scorer.judge = Judge.fit(scorer.recorded(sample), signal, estimator.chain_, estimator.noise_)
     return scorer

@@ -50,10 +50,10 @@ class AuditOptions:
     features: Names | OwnFeatures = _option(
         None, "The columns to use as features, separated by commas; by default all others."
     )
-    probabilities: Names = _option(
+    probabilities: Names | Path = _option(
         None,
-        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas: no network is "
-        "trained.",
+        "Columns with a model's out-of-sample probabilities, one for each class, separated by commas, or a file with "
+        "such columns and the same rows: no network is trained.",
     )
     annotator: str | None = _option(None, "The column that names who labelled a row.")
     clock: Names = _option(
@@ -125,6 +125,15 @@ class AuditOptions:
         given = self.probabilities is not None
         features: Any = self.probabilities if given else None if callable(self.features) else self.features
         return Request(self.sequence, self.time, self.label, features, self.annotator, self.clock, self.trusted, given)
+
+    @property
+    def second_file(self) -> str | None:
+        """The file with the probabilities, where they are not columns of the table."""
+        from labeltide.tables.files import format_of, is_address
+
+        given = self.probabilities
+        is_file = isinstance(given, str | Path) and (is_address(given) or format_of(Path(given).name) is not None)
+        return str(given) if is_file else None
 
     @property
     def recordings(self) -> RecordingRequest:

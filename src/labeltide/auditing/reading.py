@@ -362,6 +362,12 @@ def choose_source(table: Any) -> Any:
     return open_all(files) if is_address(table) else table
 
 
+def open_whole(table: str) -> OpenTable:
+    """A file, a folder or a glob as one table, whatever its size."""
+    source = choose_source(table)
+    return open_all(source) if isinstance(source, FileSet) else open_table(source)
+
+
 def read_all(files: FileSet) -> pa.Table:
     """The rows of all files, in the order of their paths."""
     from labeltide.auditing.survey import ROW, read_batches

@@ -43,11 +43,18 @@ from labeltide.auditing.judging import QUALITY, SUPPORT, JudgeJob, find_flags, j
 from labeltide.auditing.options import AuditOptions, say_pace, takes_options
 from labeltide.auditing.page import Results, summary_html, summary_text, write_page
 from labeltide.auditing.page.verdict import reading_text
-from labeltide.auditing.reading import AuditInput, audit_window, check_features, choose_source, read_audit_steps
+from labeltide.auditing.reading import (
+    AuditInput,
+    audit_window,
+    check_features,
+    choose_source,
+    open_whole,
+    read_audit_steps,
+)
 from labeltide.auditing.results import ISSUES, LABELS, check_folder, new_results, rank_issues, write_findings
 from labeltide.auditing.resume import Stages, UnfinishedAudit, say_disk, show_stages, unfinished_work
 from labeltide.auditing.sampling import read_large_table
-from labeltide.auditing.survey import Layout, MemoryTable, needs_copy
+from labeltide.auditing.survey import Layout, MemoryTable, needs_copy, write_joined
 from labeltide.auditing.writing import write_lines
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.planted import PlantedErrors, check_planted
@@ -56,8 +63,8 @@ from labeltide.inference.audit import flag_bound
 from labeltide.inference.conclusion import Diagnostic, conclude, named_pairs
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
-from labeltide.tables.columns import as_frame, frame_index
-from labeltide.tables.files import FileSet, UnreadableFileError
+from labeltide.tables.columns import as_frame, frame_index, join_tables, open_table
+from labeltide.tables.files import FileSet, UnreadableFileError, open_files
 from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
@@ -252,6 +259,7 @@ class Study(NamedTuple):
     clusters: np.ndarray  # the recording of each sequence, which copies share
     checks: tuple[Diagnostic, ...]
     shifts: TableShifts
+    powers: fitting.SequencePowers  # of given probabilities
     recordings: dict[str, Any] | None  # the part `recordings`
 
 
@@ -266,14 +274,26 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
                 "one with out."
             )
         stages.expect({name: source.n_rows * seconds for name, seconds in SECONDS.items()})
-        kept.begin(options.settings(fingerprint(*source.paths, *source.sizes)), options.resume)
+        beside = None if options.second_file is None else open_files(options.second_file)
+        sizes_of_files = (*source.sizes, *(beside.sizes if beside else ()))
+        kept.begin(options.settings(fingerprint(*source.paths, *sizes_of_files)), options.resume)
     with stages.stage("read"):
         if in_parts and work is not None:
+            if beside is not None:
+                given = [name for name in beside.schema.names if name not in source.schema.names]
+                source, options = (
+                    write_joined(source, beside, work / "joined.parquet"),
+                    replace(options, probabilities=given),
+                )
             stages.say(say_disk(source, needs_copy(source), work))
             whole, sample, n_windows = read_large_table(table, source, options, stages)
             windows, n_rows = np.arange(len(sample.lengths)), source.n_rows
         else:
             laid, columns, found = lay_out(source, options.recordings, options.columns)
+            if options.second_file is not None:
+                own = open_table(laid)
+                laid = join_tables(own, open_whole(options.second_file), options.second_file)
+                options = replace(options, probabilities=laid.names[len(own.names) :])
             if options.probabilities is None:
                 options = replace(options, **{**vars(columns), "probabilities": None})
             recorded = _read_input(laid, options)
@@ -296,13 +316,17 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
         if sample.moved is not None:
             learned = replace(sample, fit_labels=np.where(sample.belongs[..., None], sample.moved, np.int8(-1)))
         check_shared_classes(sample)
+        powers = fitting.find_powers(learned, windows, options)
+        learned = powers.apply(learned)
         clusters = clusters_of_copies(sample)
         checks = (*check_copies(sample, clusters), *check_leaks(sample, options.seed), *check_circular(sample))
     if not in_parts:  # by these an audit that goes on knows that the table has not changed
         names = ("features", "labels", "clock", "lengths", "trusted", "gaps", "groups")
         arrays = (getattr(sample, name) for name in names)
         kept.begin(options.settings(fingerprint(*arrays)), options.resume)
-    return Study(options, whole, sample, learned, windows, n_windows, about, clusters, checks, shifts, recordings)
+    return Study(
+        options, whole, sample, learned, windows, n_windows, about, clusters, checks, shifts, powers, recordings
+    )
 
 
 def _read_input(table: Any, options: AuditOptions) -> AuditInput:
@@ -328,7 +352,7 @@ def _audit(table: Any, study: Study, kept: UnfinishedAudit, stages: Stages, base
     about, n_windows = study.about, len(study.windows)
     with stages.stage("judge"):
         with torch_on_one_thread():
-            scorer = make_scorer(coded, sample, options.device)
+            scorer = make_scorer(coded, sample, options.device, study.powers)
             judged = judge_sample(scorer, sample, options.fdr, false_alarms)
         may_name = named_pairs(conclusion.noise, estimator.diagnostics_, len(sample.class_names))
         spend_fdr = options.spend_fdr and bool(may_name.all())

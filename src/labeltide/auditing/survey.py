@@ -22,7 +22,16 @@ from labeltide.auditing.apply import DecidedLabels, trust_decided
 from labeltide.auditing.checks import find_rare
 from labeltide.auditing.fitting import TableSize
 from labeltide.auditing.reading import AuditInput, audit_window
-from labeltide.tables.columns import code_values, is_number, is_text, load_table, open_table, read_recorded, whole
+from labeltide.tables.columns import (
+    add_columns,
+    code_values,
+    is_number,
+    is_text,
+    load_table,
+    open_table,
+    read_recorded,
+    whole,
+)
 from labeltide.tables.features import Encoder
 from labeltide.tables.files import FileSet, csv_batches, open_files
 from labeltide.tables.roles import Reading, Request, RoleColumns, find_columns
@@ -537,6 +546,28 @@ def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]
         numbers = pa.array(np.arange(first, first + len(batch)))
         yield pa.record_batch([*batch.columns, numbers], names=[*batch.schema.names, ROW])
         first += len(batch)
+
+
+def write_joined(files: FileSet, beside: FileSet, path: Path) -> FileSet:
+    """Two Parquet tables side by side, in a copy on disk."""
+    if "csv" in (files.kind, beside.kind):
+        raise ValueError("Tables that are read in parts take probabilities from a second file in Parquet, not in CSV.")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        others = RowStream.of_files(beside, beside.schema.names, []).batches(BATCH)
+        waiting, first = beside.schema.empty_table(), 0
+        for batch in RowStream.of_files(files, files.schema.names, []).batches(BATCH):
+            while len(waiting) < len(batch) and (more := next(others, None)):
+                waiting = pa.concat_tables([waiting, pa.table(more)])
+            part, waiting = waiting.slice(0, len(batch)), waiting.slice(len(batch))
+            first += len(batch)
+            if first == files.n_rows:  # with what may be left
+                part = pa.concat_tables([part, waiting, *map(pa.table, others)])
+            yield from add_columns(pa.table(batch), part, beside.paths[0], first - len(batch)).to_batches()
+
+    if not path.exists():
+        write_atomically(path, lambda draft: write_batches(batches(), draft))
+    return open_files(path)
 
 
 def write_batches(

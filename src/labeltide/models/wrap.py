@@ -1,13 +1,12 @@
-"""Any torch module as a fleet: its weights stacked over members and run with `torch.func.vmap` (model ensembling).
+"""Any torch module as a fleet: its weights stacked over members, each of which runs as a module of its own.
 
-Where vmap does not support the module, every member runs as a module of its own.
+`torch.func.vmap` would run members together. It cannot run recurrent layers, fails in the backward pass of attention on
+a GPU, and was at most a fifth faster elsewhere.
 """
 
 from __future__ import annotations
 
 import copy
-import logging
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -15,12 +14,10 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Generator, Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.func import functional_call, vmap
 from torch.nn.parameter import is_lazy
 
 from labeltide.models.base import SequenceModel, check_logits
 
-logger = logging.getLogger("labeltide.models")
 ModuleSource = nn.Module | Callable[[int, int], nn.Module]
 Tensors = dict[str, Tensor]
 
@@ -82,9 +79,6 @@ class ModelFactory:
         return module
 
 
-Answer = tuple[Tensor, Tensors]  # logits, and the buffers after the forward pass
-
-
 class Copies(NamedTuple):
     """One copy of the module for each member, with its parameters, and the kind of tensors for which they were made."""
 
@@ -94,11 +88,7 @@ class Copies(NamedTuple):
 
 
 class WrappedModel(SequenceModel):
-    """A fleet of one torch module: its code once, its parameters and buffers once for each member.
-
-    Members run together under `torch.func.vmap` where the module supports it, otherwise one after the other (recurrent
-    layers, control flow that depends on values), each as a copy of the module. Buffers change in training mode only.
-    """
+    """A fleet of one torch module, of which each member is a copy. Buffers change in training mode only."""
 
     name = "wrapped"
     is_small = False  # unknown code keeps torch's threads
@@ -108,12 +98,13 @@ class WrappedModel(SequenceModel):
         super().__init__()
         self.members, self.is_causal = members, factory.causal
         self.factory, self.n_features, self.n_classes = factory, n_features, n_classes
-        self._together: dict[tuple, bool] = {}  # (training, gradients, device) -> whether vmap works
         self._copies = Copies()
         module = factory.build(n_features, n_classes, seed=0)
-        self._locations = _locations(module)
         self._parameter_names = tuple(name for name, _ in module.named_parameters())
-        self._buffer_names = tuple(name for name, _ in module.named_buffers())
+        buffers = {id(buffer): name for name, buffer in module.named_buffers()}
+        self._buffer_names = tuple(buffers.values())
+        # Every path of a buffer, of which shared ones have several, and its first name.
+        self._paths = [(path, buffers[id(each)]) for path, each in module.named_buffers(remove_duplicate=False)]
         # In a tuple, so that torch does not register its empty tensors as parameters of this module.
         self._skeleton = (hollow(module).train(self.training),)
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
@@ -147,53 +138,24 @@ class WrappedModel(SequenceModel):
         return {**self.__dict__, "_copies": Copies()}
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        logits, buffers = self._answer(features.masked_fill(~mask[..., None], 0))
-        if self.training:
-            with torch.no_grad():
-                for name, stacked in self._stacked_buffers().items():
-                    stacked.copy_(buffers[name])
-        return logits
-
-    def _answer(self, features: Tensor) -> Answer:
-        """Run all members, with vmap where it works in this mode and on this device, else one by one."""
-        if self.members == 1:
-            return self._one_by_one(features)
-        situation = (self.training, torch.is_grad_enabled(), features.device.type)
-        if situation in self._together:
-            return self._at_once(features) if self._together[situation] else self._one_by_one(features)
-        answer = None
-        try:
-            with warnings.catch_warnings():
-                # torch warns where vmap falls back to a slow loop over members.
-                warnings.filterwarnings("error", message=".*performance drop")
-                answer = self._at_once(features)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception as error:  # vmap raises many kinds of error for unsupported operations
-            logger.debug("Members of the module run one by one: %s", error)
-        works = answer is not None
-        answer = answer or self._one_by_one(features)  # an error of the module itself is raised here
-        self._together[situation] = works
-        return answer
-
-    def _at_once(self, features: Tensor) -> Answer:
-        run = vmap(self._run_member, randomness="different")
-        return run(self._stacked_parameters(), self._copied_buffers(), features)
-
-    def _one_by_one(self, features: Tensor) -> Answer:
-        parameters, copies = self._stacked_parameters(), self._up_to_date_copies()
-        before = {name: stacked.unbind() for name, stacked in self._copied_buffers().items()}
+        features = features.masked_fill(~mask[..., None], 0)
+        parameters, stacked, copies = self._stacked_parameters(), self._stacked_buffers(), self._up_to_date_copies()
+        # Modules write into their buffers, which an earlier forward pass may still need.
+        before = {name: buffer.clone().unbind() for name, buffer in stacked.items()}
         for member, module in enumerate(copies.modules):
-            for location, name in self._locations.items() if before else ():
-                if name in before:
-                    path, _, attribute = location.rpartition(".")
-                    module.get_submodule(path)._buffers[attribute] = before[name][member]
+            for location, name in self._paths:
+                path, _, attribute = location.rpartition(".")
+                module.get_submodule(path)._buffers[attribute] = before[name][member]
         if torch.is_grad_enabled():
             logits = MembersFunction.apply(self._run_copies, copies.parameters, features, *parameters.values())
         else:
             logits = _stack(self._run_copies(features.unbind()))
-        after = [dict(module.named_buffers()) for module in copies.modules] if self._buffer_names else []
-        return logits, {name: _stack([each[name] for each in after]) for name in self._buffer_names}
+        if self.training and stacked:
+            after = [dict(module.named_buffers()) for module in copies.modules]
+            with torch.no_grad():
+                for name, buffer in stacked.items():
+                    buffer.copy_(_stack([each[name] for each in after]))
+        return logits
 
     def _run_copies(self, features: Sequence[Tensor]) -> list[Tensor]:
         """The logits of every member, (batch, steps, classes) each."""
@@ -230,13 +192,6 @@ class WrappedModel(SequenceModel):
                 part.flatten_parameters()  # one piece of memory, without which cuDNN copies the weights at every call
         return module
 
-    def _run_member(self, parameters: Tensors, buffers: Tensors, features: Tensor) -> Answer:
-        """The module with one member's tensors: (batch, steps, features) → (batch, steps, classes)."""
-        by_name = parameters | buffers
-        tensors = {location: by_name[name] for location, name in self._locations.items()}
-        logits = self._check(functional_call(self._skeleton[0], tensors, (features,), tie_weights=False), features)
-        return logits, {name: tensors[name] for name in buffers}  # also those that the module replaced
-
     def _check(self, logits: Any, features: Tensor) -> Tensor:
         if not isinstance(logits, Tensor):
             raise TypeError(f"The wrapped module must give a tensor of logits. Got {type(logits).__name__}.")
@@ -248,10 +203,6 @@ class WrappedModel(SequenceModel):
 
     def _stacked_buffers(self) -> Tensors:
         return {name: self._buffers[_flat_name(name)] for name in self._buffer_names}  # type: ignore[misc]
-
-    def _copied_buffers(self) -> Tensors:
-        # Modules write into their buffers; an attempt that fails half-way must not change them.
-        return {name: stacked.clone() for name, stacked in self._stacked_buffers().items()}
 
 
 class MembersFunction(torch.autograd.Function):
@@ -299,19 +250,6 @@ def hollow(module: nn.Module) -> nn.Module:
         empty = torch.empty_like(tensor, device="meta", requires_grad=False)
         memo[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
     return copy.deepcopy(module, memo)
-
-
-def _locations(module: nn.Module) -> dict[str, str]:
-    """Every path of a tensor → its first name; tied weights have several paths.
-
-    Without these paths, torch 2.13 puts stale tensors back into a layer that is registered under two names.
-    """
-    names = {id(tensor): name for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
-    locations: dict[str, str] = {}
-    for path, part in module.named_modules():  # each submodule once, whatever its names
-        for tensors in (part.named_parameters(path, False, False), part.named_buffers(path, False, False)):
-            locations |= {location: names[id(tensor)] for location, tensor in tensors}
-    return locations
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:

@@ -83,6 +83,32 @@ def open_table(table: Any) -> OpenTable:
     return OpenTable(frame.collect_schema().names(), lambda names: frame.select(names).collect())
 
 
+def join_tables(table: OpenTable, other: OpenTable, path: str) -> OpenTable:
+    """A table with the columns of a second file beside its own."""
+    return open_table(add_columns(load_table(table), load_table(other), path))._replace(written=table.written)
+
+
+def add_columns(table: pa.Table, more: pa.Table, path: str, start: int = 0) -> pa.Table:
+    """Rows with the columns of a second file, which must have the same rows; `start` rows came before."""
+    shared = min(len(table), len(more))
+    found = "" if len(table) == len(more) else f"Row {start + shared + 1:,} stands in one of them alone."
+    for name in () if found else more.column_names:
+        if name not in table.column_names:
+            table = table.append_column(name, more[name])
+        elif not whole(table[name]).equals(whole(more[name])):
+            pairs = zip(table[name].to_pylist(), more[name].to_pylist(), strict=True)
+            differ = ((start + row, *pair) for row, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+            for row, ours, theirs in differ:
+                found = f"In row {row:,} {name!r} is {ours!r} in the table and {theirs!r} in {path!r}."
+                break
+    if found:
+        raise ValueError(
+            f"A file of probabilities must have the rows of the table, in the same order. {found} Sort both alike, or "
+            "merge them into one table."
+        )
+    return table
+
+
 def load_columns(table: OpenTable, names: list[str]) -> dict[str, Column]:
     """Some columns by name, each with the values that it holds."""
     frame = table.load(names)
