@@ -4,6 +4,7 @@
     python bench/benchmarks/predictions.py --data DATA      # or LABELTIDE_DATA=DATA; goes on with what is missing
     python bench/benchmarks/predictions.py --data DATA --rates 0.1 --without-cleanlab --out FOLDER    # another machine
     python bench/benchmarks/predictions.py --data DATA --add FOLDER     # its records, and cleanlab's half
+    python bench/benchmarks/predictions.py --data DATA --tables --sets gaze     # the same as tables: prints, no record
 
 Eight sets of whole recordings, cut into windows of 100 steps; six shapes of noise over the window at 10 and 30 %. A
 logistic regression, gradient boosting and a small network learn the wrong labels, five folds by recording, and predict
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -35,6 +37,7 @@ from sklearn.preprocessing import StandardScaler
 
 import labeltide as lt
 from flags import score
+from labeltide.auditing import fitting
 from shifts import load
 
 WINDOW, MAX_WINDOWS, TENTHS, FDR = 100, 60, 10, 0.1
@@ -67,6 +70,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", choices=SETS, default=SETS)
     parser.add_argument("--rates", nargs="*", type=float, choices=RATES, default=RATES)
     parser.add_argument("--without-cleanlab", action="store_true", help="measure labeltide alone")
+    parser.add_argument("--tables", action="store_true", help="print the scores of `lt.audit` beside these")
     parser.add_argument("--add", type=Path, nargs="*", default=(), help="folders of such records, for cleanlab's half")
     arguments = parser.parse_args()
     if arguments.data is None:
@@ -85,15 +89,19 @@ def main() -> None:
         _write(file, records)
     for draw, rate, shape, name in product(range(arguments.draws), arguments.rates, SHAPES, arguments.sets):
         late = time.perf_counter() - started > 60 * arguments.minutes
-        if (name, shape, rate, draw) in done or late or arguments.add:
+        if ((name, shape, rate, draw) in done and not arguments.tables) or late or arguments.add:
             continue
         study = windows(every[name])
+        if arguments.tables:
+            for model, *scores in measure_tables(*study, shape, rate, draw):
+                print(name, shape, rate, draw, model, *scores, flush=True)
+            continue
         for record in measure(*study, shape, rate, draw):
             whole = record if arguments.without_cleanlab else compare(record, *study, shape, rate, draw)
             records.append({"key": [name, shape, rate, draw], **whole})
             print(records[-1]["key"], record["model"], {way: v["f1"] for way, v in record["ways"].items()}, flush=True)
             _write(file, records)
-    if not arguments.without_cleanlab:
+    if not arguments.without_cleanlab and not arguments.tables:
         write_page(records, out / "predictions.md")
 
 
@@ -162,6 +170,34 @@ def measure(
             },
             "seconds": {way: round(value, 2) for way, value in seconds.items()},
         }
+
+
+def measure_tables(
+    X: np.ndarray, clean: np.ndarray, recording: np.ndarray, shape: str, rate: float, draw: int
+) -> Iterator[tuple[str, float, float, float]]:
+    """F1 of `audit_predictions`, of `lt.audit` with a factor for each recording, and of it with one power, by model."""
+    y, wrong = draw_labels(clean, shape, rate, draw)
+    there, classes = (clean >= 0).ravel(), range(int(clean.max()) + 1)
+    columns = {"recording": np.repeat(recording, WINDOW), "step": np.arange(y.size)}
+    columns["label"] = np.array([f"c{code}" if code >= 0 else None for code in y.ravel()], dtype=object)
+    own = fitting.find_powers
+    for name in MODELS:
+        found = np.full((y.size, len(classes)), 1 / len(classes))
+        found[there] = predict(name, X, y, recording, clean >= 0)
+        table = pa.table(columns | {f"p_c{code}": found[:, code] for code in classes})
+        scores = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            audit = lt.audit_predictions(found.reshape(*y.shape, -1), y, clusters=recording, fdr=FDR)
+            scores.append(score(audit.is_issue.ravel()[there], wrong)["f1"])
+            for find in (own, lambda *_: fitting.SequencePowers({})):
+                fitting.find_powers = find
+                options = {"sequence": "recording", "time": "step", "label": "label", "fdr": FDR}
+                lines = lt.audit(table, probabilities=[f"p_c{code}" for code in classes], **options).labels
+                flags = lines.sort_by("row")["is_issue"].to_numpy()
+                scores.append(score(flags[there], wrong)["f1"])
+        fitting.find_powers = own
+        yield name, *(round(float(each), 4) for each in scores)
 
 
 def compare(

@@ -17,7 +17,7 @@ from labeltide.auditing.options import ALL, USUAL, AuditOptions
 from labeltide.auditing.reading import AuditInput
 from labeltide.chain.passes import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, thin_evidence, thin_for_tests
 from labeltide.data.clusters import ClusterWarning
-from labeltide.estimators.fleet import as_array
+from labeltide.estimators.fleet import as_array, prepare
 from labeltide.estimators.planted import PlantedErrors, plant_errors
 from labeltide.estimators.predictions import PredictionFit, power_factors
 from labeltide.estimators.tide import CHAIN_POINTS, TideClassifier
@@ -121,13 +121,15 @@ class SequencePowers(NamedTuple):
 
 def find_powers(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> SequencePowers:
     """Learn the factors from the windows of each sequence (docs/decisions/005-prior-of-k.md)."""
-    sequences = np.unique(table.groups[windows])
+    sequences = list(dict.fromkeys(table.groups[windows].tolist()))  # in the order of the factors
     if options.probabilities is None or len(sequences) < 2:
         return SequencePowers({})
-    estimator = new_estimator(table, windows, options)
     features, labels, inputs, of_window = _inputs(table, windows, table.groups)
-    estimator.fit(features, labels, **{**inputs, "clusters": of_window})
-    factors = power_factors(estimator.training_)
+    inputs |= {"clusters": of_window, "groups": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)
+        fleet_fit, _ = prepare([new_estimator(table, windows, options)], features, [labels], inputs)
+    factors = power_factors(fleet_fit)
     return SequencePowers({table.sequence_names[each]: float(f) for each, f in zip(sequences, factors, strict=True)})
 
 

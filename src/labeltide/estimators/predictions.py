@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import Period, check_clocks, check_gaps, check_period
-from labeltide.chain.em import POWER_CENTRE, label_chain, power_log_prior
+from labeltide.chain.em import POWER_CENTRE, join_evidence, label_chain, power_log_prior
 from labeltide.chain.passes import (
     INFERENCE_STEPS,
     TEST_STEPS,
+    ChainData,
     TrainingEvidence,
     draw_rows,
     expect,
@@ -58,40 +59,25 @@ class PredictionFit(TideClassifier):
     """`tide` without its networks: the features are logarithms of a model's out-of-sample probabilities."""
 
     def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
-        data, n_classes = fleet_fit.data, fleet_fit.n_classes
-        units = np.arange(len(data.mask)) if fleet_fit.clusters is None else fleet_fit.clusters
-        labels, grid = chain_data(data, n_classes, fleet_fit.cells)
-        # The model has learned the labels as they are, as if Q were the identity.
-        labels = labels.with_evidence(data.features.log_softmax(-1)[None], torch.ones(1))
-        folds = make_folds(data.labels, units, fleet_fit.seeds[:1])
-        _, noise, (learned,) = find_posterior(labels, folds, grid, self.period, torch.from_numpy(units))
-        digests = digest_rows(data.features.cpu().numpy(), data.mask.cpu().numpy())
+        labels, grid, units = _chain_inputs(fleet_fit)
+        folds = make_folds(fleet_fit.data.labels, units.numpy(), fleet_fit.seeds[:1])
+        _, noise, (learned,) = find_posterior(labels, folds, grid, self.period, units)
+        digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
         learned["training_rows_"] = TrainingRows(digests, learned["training_"].folds[0].numpy())
-        learned["lags_"] = np.zeros(data.labels.shape[-1], int)
-        model = LinearModel(1, n_classes, n_classes)
+        learned["lags_"] = np.zeros(fleet_fit.data.labels.shape[-1], int)
+        model = LinearModel(1, fleet_fit.n_classes, fleet_fit.n_classes)
         with torch.no_grad():
-            model.head.weight.copy_(torch.eye(n_classes)), model.head.bias.zero_()
+            model.head.weight.copy_(torch.eye(fleet_fit.n_classes)), model.head.bias.zero_()
         none, zero = np.zeros((0, 1)), np.zeros(1, np.int64)
         return FittedFleet(model, noise, History(none, none, zero, zero, none, none), [learned], [1])
 
-    def learn(self, fleet_fit: FleetFit, by_person: bool) -> np.ndarray:
-        """Fit to data that are prepared, and return the factor on the power k in each cluster.
-
-        With `by_person`, the fit is repeated with the factors that the first one gives. Bands, checks and tests then
-        rest on random windows where there are many.
-        """
-        fitted = self._fit_stages(fleet_fit)
-        factors = power_factors(fitted.learned[0]["training_"]) if by_person else np.ones(1)
-        if (factors != 1).any():
-            features = fleet_fit.data.features * torch.from_numpy(factors)[fleet_fit.clusters, None, None].float()
-            fleet_fit = replace(fleet_fit, data=replace(fleet_fit.data, features=features))
-            fitted = self._fit_stages(fleet_fit)
-        store(fleet_fit, fitted, None)
+    def learn(self, fleet_fit: FleetFit) -> None:
+        """Fit to data that are prepared. Bands, checks and tests rest on random windows where there are many."""
+        store(fleet_fit, self._fit_stages(fleet_fit), None)
         whole, seed = self.training_, fleet_fit.seeds[0]
         self.predictions_ = check_predictions(whole)
         self.training_ = thin_evidence(whole, seed, INFERENCE_STEPS)
         self._for_tests = thin_for_tests(whole, seed, TEST_STEPS)
-        return factors
 
     def _find(self, name: str, compute: Callable[[], Any]) -> Any:
         bands = self.training_
@@ -110,20 +96,31 @@ class PredictionFit(TideClassifier):
         return super(TideClassifier, self)._may_name_labels()
 
 
-def power_factors(training: TrainingEvidence) -> np.ndarray:
+def _chain_inputs(fleet_fit: FleetFit) -> tuple[ChainData, np.ndarray, torch.Tensor]:
+    """Labels with the probabilities as evidence, the clock grid, and the cluster of each row."""
+    rows = np.arange(len(fleet_fit.data.mask))
+    units = rows if fleet_fit.clusters is None else fleet_fit.clusters
+    labels, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
+    # The model has learned the labels as they are, as if Q were the identity.
+    evidence = fleet_fit.data.features.log_softmax(-1)[None]
+    return labels.with_evidence(evidence, torch.ones(1)), grid, torch.from_numpy(units)
+
+
+def power_factors(fleet_fit: FleetFit) -> np.ndarray:
     """The factor on the power k in each cluster by maximum a posteriori: (clusters,).
 
     A model knows some people better than others. The prior is that of k, with the common power as its centre
     (docs/decisions/005-prior-of-k.md).
     """
-    assert training.clusters is not None
-    factors, chain = torch.from_numpy(FACTORS), training.parameters
+    (data, grid, units), period = _chain_inputs(fleet_fit), fleet_fit.estimators[0].period
+    single, factors = same_data(torch.ones(1, len(units))), torch.from_numpy(FACTORS)
+    several = data.labels.shape[-1] if bool((data.label_shares() > 0).sum(1).max() > 1) else 1
+    chain = join_evidence(data, single, label_chain(data, single, grid, period, several), grid, period, units)
     chains = chain.take(torch.zeros(len(factors), dtype=torch.int64))
     chains = chains._replace(power=chain.power * factors.to(chain.power))
-    members = same_data(torch.ones(len(factors), len(training.clusters)))
-    by_row = expect(training.data, members, chains).log_likelihood.double()
-    prior = power_log_prior(POWER_CENTRE * factors)[:, None].expand(-1, int(training.clusters.max()) + 1)
-    return FACTORS[prior.index_add(1, training.clusters, by_row).argmax(0).numpy()]
+    by_row = expect(data, same_data(torch.ones(len(factors), len(units))), chains).log_likelihood.double()
+    prior = power_log_prior(POWER_CENTRE * factors)[:, None].expand(-1, int(units.max()) + 1)
+    return FACTORS[prior.index_add(1, units, by_row).argmax(0).numpy()]
 
 
 def check_predictions(training: TrainingEvidence) -> list[Diagnostic]:
@@ -296,13 +293,14 @@ def audit_predictions(
     )
     fit = PredictionFit(period=period, random_state=seed)
     learned_from, units = np.unique(units, return_inverse=True)
-    factors = fit.learn(
-        FleetFit([fit], learned, names, (seed,), Sources(codes.shape[2], None), cells, units), by_person
-    )
+    fleet_fit = FleetFit([fit], learned, names, (seed,), Sources(codes.shape[2], None), cells, units)
     if by_person:
-        of_person = np.ones(n)
+        factors, of_person = power_factors(fleet_fit), np.ones(n)
         of_person[learned_from] = factors
         evidence *= of_person[people][:, None, None]
+        features = learned.features * torch.from_numpy(factors)[units, None, None].float()
+        fleet_fit = replace(fleet_fit, data=replace(learned, features=features))
+    fit.learn(fleet_fit)
     for check in fit.predictions_:
         if check.is_warning:
             warnings.warn(f"{check.sentence} {check.advice}", NoiseWarning, stacklevel=2)
