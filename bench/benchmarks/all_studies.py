@@ -6,8 +6,9 @@
 `run` starts processes that take one fleet after the other, in the order of PAPER and of TIDE below. A fit that several
 studies share is run once, and then stands in the records of each. The same command continues what was interrupted.
 `collect` writes the records of each study to its folder below bench/results, but of those whose older records are whole
-only if they are named by --studies. The numbers are those of `labeltide bench`, but for the rounding that depends on
-the size of a fleet. Optional data sets are left out.
+only if they are named by --studies. With --missing both keep the records that are there, and add others. The numbers
+are those of `labeltide bench`, but for the rounding that depends on the size of a fleet. Optional data sets are left
+out.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 
 from labeltide_bench.studies.packed import ARRAYS
 from labeltide_bench.studies.plan import FleetPlan, PlannedRun, plan_fleets
-from labeltide_bench.studies.records import append_records, pack_records
+from labeltide_bench.studies.records import append_records, pack_records, read_records
 from labeltide_bench.studies.run_fleet import run_fleet
 from labeltide_bench.studies.study import Study, read_study
 
@@ -202,10 +203,19 @@ def take(names: Sequence[str], out: Path) -> list[str]:
     return mine
 
 
-def run(data: Path, out: Path, minutes: float, gpu: int, tide: int, cpu: int) -> None:
+def recorded() -> Iterator[str]:
+    """The identities of the runs of which there are records."""
+    for name, folder in FOLDERS.items():
+        keys = {record["key"] for record in read_records(RESULTS / folder)}
+        runs = (run for runs in planned(read_study(STUDIES / f"{name}.toml")) for run in runs)
+        yield from (identity(run) for run in runs if run.key in keys)
+
+
+def run(data: Path, out: Path, minutes: float, gpu: int, tide: int, cpu: int, is_missing: bool) -> None:
     """Start the processes and wait for them; what they have begun when the time is over is given up."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "taken").write_text("".join(f"{record['identity']}\n" for record in read_lines(out)))
+    names = [*(record["identity"] for record in read_lines(out)), *(recorded() if is_missing else ())]
+    (out / "taken").write_text("".join(f"{name}\n" for name in names))
     until = time.time() + 60 * minutes
     workers = []
     plans = ["paper"] * gpu + ["tide"] * tide + ["cpu"] * cpu
@@ -224,15 +234,18 @@ def run(data: Path, out: Path, minutes: float, gpu: int, tide: int, cpu: int) ->
         worker.kill()
 
 
-def collect(out: Path, studies: Sequence[str]) -> None:
-    """Write the records of these studies of which there are any, in place of those in their folders."""
+def collect(out: Path, studies: Sequence[str], is_missing: bool) -> None:
+    """Write the records of these studies of which there are any, in place of those in their folders or beside them."""
     found = {record.pop("identity"): record for record in read_lines(out)}
     for name in studies:
         study, folder = read_study(STUDIES / f"{name}.toml"), RESULTS / FOLDERS[name]
         runs = [run for fleet in plan_fleets(study, study.n_runs) for run in fleet.runs if not run.dataset.optional]
         records = [_of_study(study, run, found[key]) for run in runs if (key := identity(run)) in found]
-        print(f"{name:18} {len(records):6} of {len(runs)}")
-        if records:
+        n_new, keys = len(records), {record["key"] for record in records}
+        older = list(read_records(folder)) if is_missing else []
+        records += [record for record in older if record["key"] not in keys]
+        print(f"{name:18} {len(records):6} of {len(runs)}, {n_new} of them new")
+        if n_new:
             folder.mkdir(parents=True, exist_ok=True)
             for old in folder.glob("records*"):
                 old.unlink()
@@ -271,6 +284,7 @@ def main() -> None:
     parser.add_argument("--gpu", type=int, default=3, help="processes on the GPU, which begin with the paper's methods")
     parser.add_argument("--tide", type=int, default=1, help="processes on the GPU that begin with tide")
     parser.add_argument("--cpu", type=int, default=11, help="processes on one core each, for tide alone")
+    parser.add_argument("--missing", action="store_true", help="keep the records that are there, and add others")
     parser.add_argument(
         "--studies",
         nargs="*",
@@ -284,11 +298,11 @@ def main() -> None:
     if chosen.data is None and chosen.what != "collect":
         parser.error("Say where the data sets are: --data FOLDER, or LABELTIDE_DATA.")
     if chosen.what == "run":
-        run(chosen.data, chosen.out, chosen.minutes, chosen.gpu, chosen.tide, chosen.cpu)
+        run(chosen.data, chosen.out, chosen.minutes, chosen.gpu, chosen.tide, chosen.cpu, chosen.missing)
     elif chosen.what == "work":
         work(chosen.plan, chosen.device, chosen.number, chosen.data, chosen.out, chosen.until)
     else:
-        collect(chosen.out, chosen.studies)
+        collect(chosen.out, chosen.studies, chosen.missing)
 
 
 if __name__ == "__main__":
