@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide import _validation
-from labeltide._files import import_extra, to_json, write_atomically
+from labeltide._files import import_extra, library_errors, to_json, write_atomically
 from labeltide.recordings.spans import delimited
 from labeltide.recordings.spans.table import (
     MAX_BYTES,
@@ -30,7 +30,6 @@ from labeltide.recordings.spans.table import (
     count_overlaps,
     file_of_lines,
     guard_load,
-    library_errors,
     lines_of,
     make_spans,
     no_spans,
