@@ -21,7 +21,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.recordings import epoch_features
 from labeltide.recordings.spans.delimited import is_boris, is_spans
 from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, read_spans
-from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
+from labeltide.recordings.spans.table import SCHEMA, Signal, SpanFile, by_annotator, by_recording
 from labeltide.tables.columns import is_number, load_table, open_table
 from labeltide.tables.files import read_as_written
 from labeltide.tables.roles import DERIVED, Request
@@ -241,7 +241,7 @@ def read_annotators(source: str | Path, chosen: Sequence[str] = (), epoch: float
         grid = Grid(0.0, length, max(1, int(np.ceil(end / length - TOLERANCE))))
         columns = {SEQUENCE: pa.array([name] * grid.count), SECONDS: pa.array(grid.onsets)}
         for who in people:
-            laid = lay_on_grid(pa.concat_tables(each.get(who, [no_spans()])), grid)
+            laid = lay_on_grid(pa.concat_tables(each.get(who, [SCHEMA.empty_table()])), grid)
             columns[_column_of(who)] = pa.array(laid.labels, pa.string())
             counts.update(laid.counts if who in each else {})
         rows.append(pa.table(columns))
@@ -289,7 +289,7 @@ class Recording:
     name: str
     path: Path
     labels: Sequence[tuple[Path | None, str | None]]
-    file: SpanFile = field(default_factory=lambda: SpanFile(no_spans()))
+    file: SpanFile = field(default_factory=SpanFile)
     spans: dict[str | None, pa.Table] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
@@ -613,7 +613,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
         values = np.full(before + count, np.nan)
         values[before + index] = table[name].to_numpy().astype(np.float64)[order]
         signals.append(Signal(name, "", 1 / usual, before + count, lambda a, b, held=values: held[a:b]))  # type: ignore[misc]
-    return SpanFile(no_spans(), tuple(signals), start, tuple(messages))
+    return SpanFile(signals=tuple(signals), start=start, messages=tuple(messages))
 
 
 # Spans on a grid of steps: the one place with the rules for overlaps, gaps, clipping and offsets.

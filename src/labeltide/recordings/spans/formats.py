@@ -32,7 +32,6 @@ from labeltide.recordings.spans.table import (
     guard_load,
     lines_of,
     make_spans,
-    no_spans,
     parse_xml,
     write_with,
 )
@@ -258,7 +257,7 @@ def read_wfdb(path: Path, wfdb: Any, *, rate: float | None = None) -> SpanFile:
         for channel, (name, unit) in enumerate(zip(header.sig_name or [], header.units or [], strict=True)):
             guarded = guard_load(partial(load, channel), path, "WFDB")
             signals.append(Signal(str(name), str(unit), float(header.fs), count, guarded))
-        return SpanFile(no_spans(), tuple(signals), header.base_datetime)
+        return SpanFile(signals=tuple(signals), start=header.base_datetime)
     times = 0
     for note in re.findall(rb"\xfc## ([^\0]*)", path.read_bytes()):
         # Notes for the reader itself that it does not know: wfdb 4 would look at the first of them for ever.

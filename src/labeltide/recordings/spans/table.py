@@ -60,7 +60,7 @@ class SpanFile:
     observations : of BORIS, the observation of each recording; a recording is an observation and a subject
     """
 
-    spans: pa.Table
+    spans: pa.Table = field(default_factory=SCHEMA.empty_table)
     signals: tuple[Signal, ...] = ()
     start: datetime | None = None
     messages: tuple[str, ...] = ()
@@ -122,11 +122,6 @@ def write_with(save: Callable[[Path], None], path: str | Path) -> None:
         draft = Path(folder) / Path(path).name
         save(draft)
         write_atomically(Path(path), draft.read_bytes())
-
-
-def no_spans() -> pa.Table:
-    """A span table without lines."""
-    return SCHEMA.empty_table()
 
 
 def by_recording(spans: pa.Table) -> dict[str | None, pa.Table]:
