@@ -683,22 +683,18 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
 
 def say_counts(counts: Mapping[str, int], length: float) -> tuple[str, ...]:
     """A sentence for every rule that was applied."""
-    of_epochs = {
-        "overlaps": "under spans of different labels: the label that covers most of the epoch counts.",
-        "gaps": "without a label, because none covers half of the epoch.",
+    of = f"of {length:g} s"
+    rules = {
+        "overlaps": ("epoch", f"{of} under spans of different labels: the label that covers most of the epoch counts."),
+        "gaps": ("epoch", f"{of} without a label, because none covers half of the epoch."),
+        "clipped": ("span", "cut off where the signals begin or end."),
+        "outside": ("span", "outside the signals left out."),
+        "offsets": ("span", "beginning or ending inside an epoch: each epoch takes the label that covers most of it."),
+        "events": ("span", "without duration left out: an event covers no epoch."),
+        "unscored": ("span", "labelled as not scored left out."),
     }
-    of_spans = {
-        "clipped": "cut off where the signals begin or end.",
-        "outside": "outside the signals left out.",
-        "offsets": "beginning or ending inside an epoch: each epoch takes the label that covers most of it.",
-        "events": "without duration left out: an event covers no epoch.",
-        "unscored": "labelled as not scored left out.",
-    }
-    messages = list[str]()
-    for noun, unit, sentences in (("epoch", f" of {length:g} s", of_epochs), ("span", "", of_spans)):
-        found = [(counts.get(name, 0), sentence) for name, sentence in sentences.items()]
-        messages += [f"{count} {noun}{'s' if count > 1 else ''}{unit} {sentence}" for count, sentence in found if count]
-    return tuple(messages)
+    found = [(counts.get(name, 0), *words) for name, words in rules.items()]
+    return tuple(f"{count} {noun}{'s' if count > 1 else ''} {sentence}" for count, noun, sentence in found if count)
 
 
 def _off_grid(edges: np.ndarray) -> np.ndarray:
