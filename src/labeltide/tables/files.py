@@ -6,7 +6,7 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from pathlib import Path
@@ -82,14 +82,12 @@ def _open_arrow(path: Path) -> pa.Table:
 
 def _open_text(path: Path) -> pa.Table:
     parse = _parse_options(path)
-    try:
+    with suppress(UnicodeDecodeError):
         table = _read_widening(path, parse, "utf8")
         dict.fromkeys(table.column_names)  # names are decoded when asked for
-    except UnicodeDecodeError:
-        return _read_widening(path, parse, "latin-1")
-    if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is not UTF-8 stays bytes
-        return _read_widening(path, parse, "latin-1")
-    return table
+        if not any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is not UTF-8 stays bytes
+            return table
+    return _read_widening(path, parse, "latin-1")
 
 
 def _read_widening(path: Path, parse: csv.ParseOptions, encoding: str) -> pa.Table:
