@@ -20,12 +20,10 @@ from labeltide import _validation
 from labeltide._files import import_extra, library_errors, to_json, write_atomically
 from labeltide.recordings.spans import delimited
 from labeltide.recordings.spans.table import (
-    MAX_BYTES,
     Signal,
     SpanFile,
     by_annotator,
     by_recording,
-    check_spans_file,
     check_writable,
     count_overlaps,
     file_of_lines,
@@ -79,12 +77,18 @@ class SpanFormat(NamedTuple):
     read_file: Callable[..., SpanFile]
     write_file: Callable[..., tuple[str, ...] | None] | None
     library: tuple[str, str, str] | None = None
-    max_bytes: int | None = MAX_BYTES
+    max_bytes: int | None = 512 * 2**20
 
     def read(self, path: str | Path, **options: Any) -> SpanFile:
         """Read a file; whatever its library raises becomes a sentence, and its warnings become messages."""
         library = self._import("Reading")
-        path = check_spans_file(Path(path), self.max_bytes)
+        path, most = Path(path), self.max_bytes
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
+        if most is not None and path.stat().st_size > most:
+            raise ValueError(
+                f"A file of spans must be smaller than {most >> 20} MB. {str(path)!r} is larger. Split it."
+            )
         with library_errors(path, self.kind) as messages:
             file = self.read_file(path, *library, **options)
         return replace(file, messages=(*messages, *file.messages))

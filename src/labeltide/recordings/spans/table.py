@@ -155,17 +155,7 @@ def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
 
 # Checks that the file formats share: files that cannot be read, texts that cannot be written, safe XML.
 
-MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
 MAX_DEPTH = 100  # elements of XML within each other
-
-
-def check_spans_file(path: Path, most: int | None = MAX_BYTES) -> Path:
-    """An existing file, no larger than a text of spans can be."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
-    if most is not None and path.stat().st_size > most:
-        raise ValueError(f"A file of spans must be smaller than {most >> 20} MB. {str(path)!r} is larger. Split it.")
-    return path
 
 
 def guard_load(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
