@@ -173,9 +173,8 @@ def encode_probabilities(table: pa.Table, names: Sequence[str], steps: Steps, cl
     if not without and np.abs(sums - 1).max() > 0.02 + low * len(columns):
         raise ValueError(f"Probabilities must sum to one. Got sums from {sums.min():.3g} to {sums.max():.3g}.")
     messages = [f"Probabilities of the classes are read from {quoted(columns)}; nothing was trained."]
-    messages += (
-        [f"No label is of the class of {quoted(without)}; the others were scaled to sum to one."] if without else []
-    )
+    if without:
+        messages.append(f"No label is of the class of {quoted(without)}; the others were scaled to sum to one.")
     return Features(features.columns, encoders, tuple(messages))
 
 
