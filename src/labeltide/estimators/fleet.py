@@ -361,8 +361,7 @@ def train_all(trainings: Sequence[Training]) -> None:
             training.run()
         return
     # A copy, because torch moves a tensor that is sent to a process to shared memory, away from arrays on it.
-    fits = [replace(training.fleet_fit, data=training.fleet_fit.data.to("cpu", copy=True)) for training in trainings]
-    shared = [(fleet_fit, training.how) for fleet_fit, training in zip(fits, trainings, strict=True)]
+    shared = [(replace(each.fleet_fit, data=each.fleet_fit.data.to("cpu", copy=True)), each.how) for each in trainings]
     parts = []  # (which of the trainings, members of it, and these untrained)
     for index, (fleet_fit, model, noise, stage, how) in enumerate(trainings):
         members = torch.arange(fleet_fit.members).unflatten(0, (-1, how.get("stop_together", 1)))
