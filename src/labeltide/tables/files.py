@@ -266,10 +266,6 @@ class FileSet:
         fields = [pa.field(each.name, kinds.get(each.name, each.type)) for each in self.schema]
         return replace(self, schema=pa.schema(fields), names=frozenset(kinds), gaps=gaps)
 
-    @property
-    def n_bytes(self) -> int:
-        return sum(self.sizes)
-
 
 def is_address(table: object) -> bool:
     """Whether a table is named by more than the path of one file: a folder, a glob or an address."""
