@@ -185,8 +185,7 @@ def _open_excel(path: Path) -> pa.Table:
             raise ValueError("it is not a workbook") from None
         if not book.worksheets:
             raise ValueError("it has no sheet")
-        table = _sheet_table(book.worksheets[0])
-    return table
+        return _sheet_table(book.worksheets[0])
 
 
 def _sheet_table(sheet: Any) -> pa.Table:
