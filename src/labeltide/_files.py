@@ -43,7 +43,7 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], None]) -> Non
         raise
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Any) -> None:
     """Write strict JSON atomically: numbers that are not finite become null."""
     text = json.dumps(to_json(content), ensure_ascii=False, allow_nan=False, indent=1)
     write_atomically(path, text.encode("utf-8", "replace"))

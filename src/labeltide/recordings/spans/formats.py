@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide import _validation
-from labeltide._files import import_extra, library_errors, to_json, write_atomically
+from labeltide._files import import_extra, library_errors, write_atomically, write_json
 from labeltide.recordings.spans import delimited
 from labeltide.recordings.spans.table import (
     Signal,
@@ -195,8 +195,7 @@ def write_label_studio(
             ]
             results.append({("completed_by" if annotations else "model_version"): annotator, "result": regions})
         tasks.append({"id": number + 1, "data": named, "annotations" if annotations else "predictions": results})
-    text = json.dumps(to_json(tasks), ensure_ascii=False, allow_nan=False, indent=1)
-    write_atomically(path, text.encode())
+    write_json(path, tasks)
 
 
 def _regions(task: dict[str, Any], fallback: str) -> Iterator[tuple[Any, ...]]:
