@@ -423,7 +423,7 @@ def prepare(
     classes = _validation.find_classes(together, present)
     for y, recorded in zip(arrays, present, strict=True):
         _validation.find_classes(y, recorded)  # each member needs two classes
-    codes, classes = _validation.encode_labels(together, present, classes), classes
+    codes = _validation.encode_labels(together, present, classes)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.columns(groups, n), len(sources.names))
     grid, points, cells = find_grid(moments, mask, settings.period, len(classes))
