@@ -139,12 +139,7 @@ def repeat(fleet_fit: FleetFit, copies: int, first_seed: int) -> FleetFit:
         for seed in fleet_fit.seeds
         for copy in range(copies)
     )
-    return replace(
-        fleet_fit,
-        estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
-        data=every_weight(fleet_fit.data).repeat_members(copies),
-        seeds=seeds,
-    )
+    return replace(replace(fleet_fit, data=every_weight(fleet_fit.data)).repeat(copies), seeds=seeds)
 
 
 def every_weight(data: FleetData) -> FleetData:

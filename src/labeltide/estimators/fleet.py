@@ -101,6 +101,12 @@ class FleetFit:
     def n_classes(self) -> int:
         return len(self.classes)
 
+    def repeat(self, copies: int) -> FleetFit:
+        """Several copies of each fit, next to each other and with its seed."""
+        estimators = [estimator for estimator in self.estimators for _ in range(copies)]
+        seeds = tuple(seed for seed in self.seeds for _ in range(copies))
+        return replace(self, estimators=estimators, data=self.data.repeat_members(copies), seeds=seeds)
+
     def new_model(self) -> SequenceModel:
         """Untrained networks, each initialised from its member's seed."""
         settings = self.settings
