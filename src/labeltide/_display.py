@@ -76,13 +76,9 @@ def table(head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
     return Markup('<table style="{}"><thead>{}</thead><tbody>{}</tbody></table>').format(style, line("th", head), body)
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if np.isfinite(share) else "not known"
-
-
-def points(share: float) -> str:
-    """A difference of two shares."""
-    return f"{100 * share:.1f} points" if np.isfinite(share) else "not known"
+def percent(share: float, unit: str = "%") -> str:
+    """A share in percent, or a difference of two shares in points."""
+    return f"{100 * share:.1f} {unit}" if np.isfinite(share) else "not known"
 
 
 def p_value(p: float) -> str:

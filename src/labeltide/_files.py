@@ -9,7 +9,9 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], None]) -> Non
         raise
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Any) -> None:
     """Write strict JSON atomically: numbers that are not finite become null."""
     text = json.dumps(to_json(content), ensure_ascii=False, allow_nan=False, indent=1)
     write_atomically(path, text.encode("utf-8", "replace"))
@@ -69,7 +71,7 @@ def os_error_text(error: OSError) -> str:
     return f"{'A file' if name is None else repr(name)} cannot be read or written: {os.strerror(error.errno)}."
 
 
-# Libraries that only some functions need: imported when used, with a sentence where one is not installed.
+# Libraries that only some functions need: imported when used, with a sentence where one is not installed or fails.
 
 
 def import_extra(module: str, extra: str, purpose: str, instead: str = "") -> Any:
@@ -82,6 +84,24 @@ def import_extra(module: str, extra: str, purpose: str, instead: str = "") -> An
             f"{purpose} needs {name}, which is not installed. Install it with: pip install 'labeltide[{extra}]'"
             f"{f'; or {instead}' if instead else ''}."
         ) from None
+
+
+@contextmanager
+def library_errors(path: Path, kind: str) -> Iterator[list[str]]:
+    """Turn whatever a library raises on a bad file into a sentence; its warnings become the list of sentences."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield messages
+        except OSError:
+            raise
+        except Exception as error:  # each library has its own kinds of errors
+            cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+            cause = "it asks for too much memory" if isinstance(error, MemoryError) else cause
+            raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {cause}.") from None
+    own = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
+    messages += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
 
 
 # Texts that no spreadsheet program runs as a formula; every CSV file of ours is written with them.

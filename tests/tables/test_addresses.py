@@ -43,12 +43,12 @@ def test_a_folder_and_a_glob_in_a_bucket_name_the_same_rows(server, path):
 
 
 def test_a_stream_in_another_process_reads_the_same_rows(server):
-    stream = RowStream.of_files(open_files(server.address("lab/files")), ["x"], [])
+    stream = RowStream(open_files(server.address("lab/files")), ["x"], [])
     assert pickle.loads(pickle.dumps(stream)).read(2, 5).equals(stream.read(2, 5))
 
 
 def test_the_columns_of_a_row_group_come_in_one_call(server):
-    stream = RowStream.of_files(open_files(server.address("lab/files/0.parquet")), TABLE.column_names, [])
+    stream = RowStream(open_files(server.address("lab/files/0.parquet")), TABLE.column_names, [])
     assert stream.n_rows == 3  # the file is open
     server.calls = 0
     assert stream.read(0, 3).equals(TABLE)
@@ -79,7 +79,7 @@ def test_a_server_that_goes_away_is_a_sentence_that_names_the_file(server, monke
     files = open_files(server.address("lab/files"))
     server.ends_after = 0
     with pytest.raises(UnreadableFileError, match=r"The file 'lab/files/0\.parquet' cannot be read"):
-        RowStream.of_files(files, ["x"], []).read(0, 3)
+        RowStream(files, ["x"], []).read(0, 3)
 
 
 @pytest.mark.parametrize(

@@ -357,7 +357,7 @@ def choose_source(table: Any) -> Any:
     elif not is_address(table):
         return table
     files = open_files(table)
-    if files.n_rows > MAX_ROWS or (files.kind == "csv" and files.n_bytes > MAX_BYTES):
+    if files.n_rows > MAX_ROWS or (files.kind == "csv" and sum(files.sizes) > MAX_BYTES):
         return files
     return open_all(files) if is_address(table) else table
 

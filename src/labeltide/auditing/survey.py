@@ -91,7 +91,7 @@ def used_columns(files: FileSet, roles: RoleColumns) -> list[str]:
 
 def needs_copy(files: FileSet) -> bool:
     """Whether ranges of rows cannot be read from the files as they are: CSV, or parquet with huge row groups."""
-    return files.kind == "csv" or not RowStream.of_files(files, [], []).is_fine
+    return files.kind == "csv" or not RowStream(files, [], []).is_fine
 
 
 def open_layout(
@@ -112,14 +112,14 @@ def open_layout(
                 write_atomically(copy_path, lambda path: write_batches(read_batches(files, columns), path, on_rows))
             files = open_files(copy_path)
         given = numbered if files.paths == (str(copy_path),) else columns
-        stream = RowStream.of_files(files, given, coded, tidy)
+        stream = RowStream(files, given, coded, tidy)
         try:
             found = survey(stream, roles, on_rows)
         except UnsortedError:
             write_atomically(sorted_path, lambda path: write_sorted(files, given, roles, path, work / "sort", tidy))
     if found is None:
         messages.append("The rows were not ordered by sequence and time, so they were sorted on disk.")
-        stream = RowStream.of_files(open_files(sorted_path), numbered, coded, tidy)
+        stream = RowStream(open_files(sorted_path), numbered, coded, tidy)
         found = survey(stream, roles, on_rows)
     window = audit_window(found.counts) if window is None else min(window, int(found.counts.max()))
     return Layout(stream, prepared, found, window, plan_chunks(found, window)), messages
@@ -539,7 +539,7 @@ MEMORY = "1GB"  # that DuckDB may take before it sorts on disk
 def read_batches(files: FileSet, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """All rows of parquet or CSV files in batches, with the number of each row."""
     first, is_csv = 0, files.kind == "csv"
-    for batch in csv_batches(files, columns) if is_csv else RowStream.of_files(files, columns, []).batches(BATCH):
+    for batch in csv_batches(files, columns) if is_csv else RowStream(files, columns, []).batches(BATCH):
         if ROW in batch.schema.names:  # it has been added before
             yield batch
             continue
@@ -554,9 +554,9 @@ def write_joined(files: FileSet, beside: FileSet, path: Path) -> FileSet:
         raise ValueError("Tables that are read in parts take probabilities from a second file in Parquet, not in CSV.")
 
     def batches() -> Iterator[pa.RecordBatch]:
-        others = RowStream.of_files(beside, beside.schema.names, []).batches(BATCH)
+        others = RowStream(beside, beside.schema.names, []).batches(BATCH)
         waiting, first = beside.schema.empty_table(), 0
-        for batch in RowStream.of_files(files, files.schema.names, []).batches(BATCH):
+        for batch in RowStream(files, files.schema.names, []).batches(BATCH):
             while len(waiting) < len(batch) and (more := next(others, None)):
                 waiting = pa.concat_tables([waiting, pa.table(more)])
             part, waiting = waiting.slice(0, len(batch)), waiting.slice(len(batch))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import replace
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -138,12 +139,7 @@ def repeat(fleet_fit: FleetFit, copies: int, first_seed: int) -> FleetFit:
         for seed in fleet_fit.seeds
         for copy in range(copies)
     )
-    return replace(
-        fleet_fit,
-        estimators=[estimator for estimator in fleet_fit.estimators for _ in range(copies)],
-        data=every_weight(fleet_fit.data).repeat_members(copies),
-        seeds=seeds,
-    )
+    return replace(replace(fleet_fit, data=every_weight(fleet_fit.data)).repeat(copies), seeds=seeds)
 
 
 def every_weight(data: FleetData) -> FleetData:
@@ -174,14 +170,9 @@ class TrainingRows(NamedTuple):
         known: dict[bytes, list[int]] = defaultdict(list)
         for digest, fold in zip(self.digests, self.folds.tolist(), strict=True):
             known[digest.tobytes()].append(fold)
-        met: dict[bytes, int] = defaultdict(int)
-        fold_of_row = np.full(len(features), -1)
-        for row, digest in enumerate(digest_rows(features, mask)):
-            folds = known.get(key := digest.tobytes())
-            if folds:
-                fold_of_row[row] = folds[met[key] % len(folds)]
-                met[key] += 1
-        return fold_of_row
+        in_turn = {digest: cycle(folds) for digest, folds in known.items()}
+        digests = (digest.tobytes() for digest in digest_rows(features, mask))
+        return np.array([next(in_turn[digest]) if digest in in_turn else -1 for digest in digests], dtype=np.int64)
 
 
 def digest_rows(features: np.ndarray, mask: np.ndarray) -> np.ndarray:

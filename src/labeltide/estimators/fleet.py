@@ -101,6 +101,12 @@ class FleetFit:
     def n_classes(self) -> int:
         return len(self.classes)
 
+    def repeat(self, copies: int) -> FleetFit:
+        """Several copies of each fit, next to each other and with its seed."""
+        estimators = [estimator for estimator in self.estimators for _ in range(copies)]
+        seeds = tuple(seed for seed in self.seeds for _ in range(copies))
+        return replace(self, estimators=estimators, data=self.data.repeat_members(copies), seeds=seeds)
+
     def new_model(self) -> SequenceModel:
         """Untrained networks, each initialised from its member's seed."""
         settings = self.settings
@@ -361,8 +367,7 @@ def train_all(trainings: Sequence[Training]) -> None:
             training.run()
         return
     # A copy, because torch moves a tensor that is sent to a process to shared memory, away from arrays on it.
-    fits = [replace(training.fleet_fit, data=training.fleet_fit.data.to("cpu", copy=True)) for training in trainings]
-    shared = [(fleet_fit, training.how) for fleet_fit, training in zip(fits, trainings, strict=True)]
+    shared = [(replace(each.fleet_fit, data=each.fleet_fit.data.to("cpu", copy=True)), each.how) for each in trainings]
     parts = []  # (which of the trainings, members of it, and these untrained)
     for index, (fleet_fit, model, noise, stage, how) in enumerate(trainings):
         members = torch.arange(fleet_fit.members).unflatten(0, (-1, how.get("stop_together", 1)))
@@ -424,7 +429,7 @@ def prepare(
     classes = _validation.find_classes(together, present)
     for y, recorded in zip(arrays, present, strict=True):
         _validation.find_classes(y, recorded)  # each member needs two classes
-    codes, classes = _validation.encode_labels(together, present, classes), classes
+    codes = _validation.encode_labels(together, present, classes)
     sources = find_sources(codes.shape[-1], groups, n)
     codes = spread_labels(codes, sources.columns(groups, n), len(sources.names))
     grid, points, cells = find_grid(moments, mask, settings.period, len(classes))

@@ -373,12 +373,8 @@ def _choose_deviations(fleet_fit: FleetFit, learn: Callable[..., tuple[FittedFle
         rows_of_seed = zip(fleet_fit.seeds, labelled, strict=True)
         drawn = [hold_out(seed, rows, CHOOSING_FRACTION, fleet_fit.clusters) for seed, rows in rows_of_seed]
         held = torch.from_numpy(np.stack(drawn)).to(data.features.device)
-    copies = replace(
-        fleet_fit,
-        estimators=[estimator for estimator in fleet_fit.estimators for _ in DEVIATIONS],
-        data=replace(data, weights=data.weights * ~held, held_out=held).repeat_members(len(DEVIATIONS)),
-        seeds=tuple(seed for seed in fleet_fit.seeds for _ in DEVIATIONS),
-    )
+    without = replace(data, weights=data.weights * ~held, held_out=held)
+    copies = replace(fleet_fit, data=without).repeat(len(DEVIATIONS))
     trained, objective = learn(copies, every.repeat(fleet_fit.members), stage="pooling")
     size = math.ceil(CHOOSING_FRACTION * len(data.features) / N_BLOCKS)
     fleet, rows = Fleet(trained.model, trained.noise), copies.data.held_out_rows(size)  # (blocks, members, size)

@@ -22,7 +22,7 @@ from labeltide.auditing.decisions import settled_labels
 from labeltide.auditing.page.payload import read_times
 from labeltide.auditing.results import draft_beside, read_labels, restore_interrupted
 from labeltide.recordings.spans.formats import ADAPTERS
-from labeltide.recordings.spans.table import SCHEMA, by_annotator, by_recording, make_spans, no_spans
+from labeltide.recordings.spans.table import SCHEMA, by_annotator, by_recording, make_spans
 from labeltide.tables.columns import code_values
 from labeltide.tables.times import seconds_of_unit
 
@@ -317,7 +317,7 @@ def _merge(timed: pa.Table, label: Any, confidence: Any) -> pa.Table:
     table = timed.append_column("label", label).append_column("confidence", confidence)
     table = table.filter(pc.is_valid(table["label"]))
     if not table.num_rows:
-        return no_spans()
+        return SCHEMA.empty_table()
     table = table.sort_by([(name, "ascending") for name in ("sequence", "annotator", "onset")])
     onset, length = table["onset"].to_numpy(), table["length"].to_numpy()
     same = np.abs(onset[1:] - onset[:-1] - length[:-1]) <= TOUCHING * length[:-1]

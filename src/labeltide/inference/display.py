@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from labeltide import _validation
-from labeltide._display import ShortRepr, p_value, panel, percent, points, sentence, table
+from labeltide._display import ShortRepr, p_value, panel, percent, sentence, table
 from labeltide._files import import_extra
 from labeltide.inference.review import EffectiveCount, clopper_pearson
 from labeltide.tables.columns import as_frame
@@ -32,10 +32,10 @@ class NoiseDisplay(ShortRepr):
         """The share of wrong labels, its change over the clock, and the error rates of the classes."""
         change = self.change
         interval = f"95 % interval {percent(self.total_lower)} to {percent(self.total_upper)}."
+        value, lower, upper = (percent(each, "points") for each in (change.value, change.lower, change.upper))
         summary = (
-            f"Over the clock the share changes by {points(change.value)} ({points(change.lower)} to "
-            f"{points(change.upper)}): worst at {change.worst_at:.4g} ({percent(change.worst_rate)}), best at "
-            f"{change.best_at:.4g} ({percent(change.best_rate)})."
+            f"Over the clock the share changes by {value} ({lower} to {upper}): worst at {change.worst_at:.4g} "
+            f"({percent(change.worst_rate)}), best at {change.best_at:.4g} ({percent(change.best_rate)})."
         )
         heads = ["true class", "wrong on average", "least", "most"]
         rates = _table_of_rates(heads, enumerate(self.class_rate.T))
@@ -165,7 +165,7 @@ class TemporalityDisplay(ShortRepr):
             if number is None or number < MAX_PARTS:
                 name = {"all": "all labels", "class": f"true class {number}", "annotator": f"annotator {number}"}[of]
                 at = [f"{moment:.4g}" for moment in change[3:5]]
-                rows.append([name, p_value(test.p_value), *map(points, change[:3]), *at])
+                rows.append([name, p_value(test.p_value), *(percent(each, "points") for each in change[:3]), *at])
         heads = ["of", "p-value", "change", "from", "to", "worst at", "best at"]
         units = f"Test by {self.method}" + (f", {self.n_units} units." if self.n_units else ".")
         others = f"Test of no wrong labels: p {p_value(self.is_noisy_p)}. "

@@ -83,13 +83,12 @@ Constants = Mapping[str, float]
 _SHAPES: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "levels.toml").read_text("utf-8"))
 DEFAULTS: dict[str, dict[str, float]] = {shape: entry["defaults"] for shape, entry in _SHAPES.items()}
 SHAPES: tuple[str, ...] = tuple(DEFAULTS)
-_LEVELS: dict[str, dict[str, list[float]]] = {shape: entry["levels"] for shape, entry in _SHAPES.items()}
 LEVELS: dict[str, dict[int, dict[str, float]]] = {  # by shape and percentage, without the last column
     shape: {
-        int(percent): {name: values[number] for name, values in columns.items() if name != "percent"}
-        for number, percent in enumerate(columns["percent"][:-1])
+        int(percent): {name: values[number] for name, values in entry["levels"].items() if name != "percent"}
+        for number, percent in enumerate(entry["levels"]["percent"][:-1])
     }
-    for shape, columns in _LEVELS.items()
+    for shape, entry in _SHAPES.items()
 }
 MAX_RATE = 0.49
 MIN_PHASE = -100.0  # radians; every other constant is at least zero
@@ -105,7 +104,7 @@ def level_constants(shape: str, rate: float) -> dict[str, float]:
             f"The rate must be at most {MAX_RATE:g}, so that every class is recorded right more often than not. "
             f"Got rate={rate:g}. Lower it or name `constants`."
         )
-    columns = dict(_LEVELS[shape])
+    columns = dict(_SHAPES[shape]["levels"])
     rates = [percent / 100 for percent in columns.pop("percent")]
     return {**DEFAULTS[shape], **{name: float(np.interp(rate, rates, values)) for name, values in columns.items()}}
 

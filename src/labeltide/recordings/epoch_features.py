@@ -54,18 +54,13 @@ def channel_features(signal: Signal, starts: np.ndarray, length: float, field: s
     """Features of one channel in the epochs that begin at `starts`, in seconds; loaded block by block."""
     samples = int(signal.rate * length + 1e-6)
     features = FIELDS[field] if samples >= MIN_SAMPLES else lambda epochs, rate: {"mean": epochs.mean(1)}
-    parts = [features(epochs, signal.rate) for epochs in blocks(signal, starts, length)]
-    return {f"{signal.name}: {name}": np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _join(signal.name, [features(epochs, signal.rate) for epochs in blocks(signal, starts, length)])
 
 
 def magnitude_features(axes: Sequence[Signal], starts: np.ndarray, length: float) -> EpochFeatures:
     """Mean and standard deviation of the length of the vector of three axes."""
-    parts = []
-    for block in zip(*(blocks(axis, starts, length) for axis in axes), strict=True):
-        norm = np.sqrt(sum(epochs**2 for epochs in block))
-        parts.append((norm.mean(1), norm.std(1)))
-    mean, spread = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return {"magnitude: mean": mean, "magnitude: sd": spread}
+    loaded = zip(*(blocks(axis, starts, length) for axis in axes), strict=True)
+    return _join("magnitude", [_mean_and_sd(np.sqrt(sum(epochs**2 for epochs in block))) for block in loaded])
 
 
 def own_features(signals: Sequence[Signal], starts: np.ndarray, length: float, function: OwnFeatures) -> EpochFeatures:
@@ -103,6 +98,15 @@ def blocks(signal: Signal, starts: np.ndarray, length: float) -> Iterator[np.nda
             epochs = np.where(missing, mean[:, None], epochs)
             epochs[missing.mean(1) > 0.5] = np.nan
         yield epochs
+
+
+def _join(name: str, parts: Sequence[EpochFeatures]) -> EpochFeatures:
+    """The features of all blocks, after the name of what they are features of."""
+    return {f"{name}: {feature}": np.concatenate([part[feature] for part in parts]) for feature in parts[0]}
+
+
+def _mean_and_sd(epochs: np.ndarray) -> EpochFeatures:
+    return {"mean": epochs.mean(1), "sd": epochs.std(1)}
 
 
 def _log(values: np.ndarray) -> np.ndarray:
@@ -147,27 +151,17 @@ def _movement(epochs: np.ndarray, rate: float) -> EpochFeatures:
     centred = epochs - epochs.mean(1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(centred, axis=1))
     dominant = np.fft.rfftfreq(epochs.shape[1], 1 / rate)[np.nan_to_num(spectrum).argmax(1)]
-    return {"mean": epochs.mean(1), "sd": epochs.std(1), "dominant frequency": dominant}
+    return {**_mean_and_sd(epochs), "dominant frequency": dominant}
 
 
 def _gaze(epochs: np.ndarray, rate: float) -> EpochFeatures:
     speed = np.abs(np.diff(epochs, axis=1)) * rate
-    return {
-        "mean": epochs.mean(1),
-        "sd": epochs.std(1),
-        "median speed": np.median(speed, axis=1),
-        "largest speed": speed.max(1),
-    }
+    return {**_mean_and_sd(epochs), "median speed": np.median(speed, axis=1), "largest speed": speed.max(1)}
 
 
 def _plain(epochs: np.ndarray, rate: float) -> EpochFeatures:
-    return {
-        "mean": epochs.mean(1),
-        "sd": epochs.std(1),
-        "smallest": epochs.min(1),
-        "largest": epochs.max(1),
-        "line length": _line_length(epochs),
-    }
+    extremes = {"smallest": epochs.min(1), "largest": epochs.max(1)}
+    return {**_mean_and_sd(epochs), **extremes, "line length": _line_length(epochs)}
 
 
 FIELDS: dict[str, Callable[[np.ndarray, float], EpochFeatures]] = {

@@ -21,7 +21,7 @@ from labeltide._validation import UnanswerableError
 from labeltide.recordings import epoch_features
 from labeltide.recordings.spans.delimited import is_boris, is_spans
 from labeltide.recordings.spans.formats import ADAPTERS, ANNOTATIONS, SIGNALS, from_raw, read_spans
-from labeltide.recordings.spans.table import Signal, SpanFile, by_annotator, by_recording, no_spans
+from labeltide.recordings.spans.table import SCHEMA, Signal, SpanFile, by_annotator, by_recording
 from labeltide.tables.columns import is_number, load_table, open_table
 from labeltide.tables.files import read_as_written
 from labeltide.tables.roles import DERIVED, Request
@@ -241,7 +241,7 @@ def read_annotators(source: str | Path, chosen: Sequence[str] = (), epoch: float
         grid = Grid(0.0, length, max(1, int(np.ceil(end / length - TOLERANCE))))
         columns = {SEQUENCE: pa.array([name] * grid.count), SECONDS: pa.array(grid.onsets)}
         for who in people:
-            laid = lay_on_grid(pa.concat_tables(each.get(who, [no_spans()])), grid)
+            laid = lay_on_grid(pa.concat_tables(each.get(who, [SCHEMA.empty_table()])), grid)
             columns[_column_of(who)] = pa.array(laid.labels, pa.string())
             counts.update(laid.counts if who in each else {})
         rows.append(pa.table(columns))
@@ -289,7 +289,7 @@ class Recording:
     name: str
     path: Path
     labels: Sequence[tuple[Path | None, str | None]]
-    file: SpanFile = field(default_factory=lambda: SpanFile(no_spans()))
+    file: SpanFile = field(default_factory=SpanFile)
     spans: dict[str | None, pa.Table] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
@@ -613,7 +613,7 @@ def _signals(table: pa.Table, time: str) -> SpanFile:
         values = np.full(before + count, np.nan)
         values[before + index] = table[name].to_numpy().astype(np.float64)[order]
         signals.append(Signal(name, "", 1 / usual, before + count, lambda a, b, held=values: held[a:b]))  # type: ignore[misc]
-    return SpanFile(no_spans(), tuple(signals), start, tuple(messages))
+    return SpanFile(signals=tuple(signals), start=start, messages=tuple(messages))
 
 
 # Spans on a grid of steps: the one place with the rules for overlaps, gaps, clipping and offsets.
@@ -683,22 +683,18 @@ def lay_on_grid(spans: pa.Table, grid: Grid) -> GridLabels:
 
 def say_counts(counts: Mapping[str, int], length: float) -> tuple[str, ...]:
     """A sentence for every rule that was applied."""
-    of_epochs = {
-        "overlaps": "under spans of different labels: the label that covers most of the epoch counts.",
-        "gaps": "without a label, because none covers half of the epoch.",
+    of = f"of {length:g} s"
+    rules = {
+        "overlaps": ("epoch", f"{of} under spans of different labels: the label that covers most of the epoch counts."),
+        "gaps": ("epoch", f"{of} without a label, because none covers half of the epoch."),
+        "clipped": ("span", "cut off where the signals begin or end."),
+        "outside": ("span", "outside the signals left out."),
+        "offsets": ("span", "beginning or ending inside an epoch: each epoch takes the label that covers most of it."),
+        "events": ("span", "without duration left out: an event covers no epoch."),
+        "unscored": ("span", "labelled as not scored left out."),
     }
-    of_spans = {
-        "clipped": "cut off where the signals begin or end.",
-        "outside": "outside the signals left out.",
-        "offsets": "beginning or ending inside an epoch: each epoch takes the label that covers most of it.",
-        "events": "without duration left out: an event covers no epoch.",
-        "unscored": "labelled as not scored left out.",
-    }
-    messages = list[str]()
-    for noun, unit, sentences in (("epoch", f" of {length:g} s", of_epochs), ("span", "", of_spans)):
-        found = [(counts.get(name, 0), sentence) for name, sentence in sentences.items()]
-        messages += [f"{count} {noun}{'s' if count > 1 else ''}{unit} {sentence}" for count, sentence in found if count]
-    return tuple(messages)
+    found = [(counts.get(name, 0), *words) for name, words in rules.items()]
+    return tuple(f"{count} {noun}{'s' if count > 1 else ''} {sentence}" for count, noun, sentence in found if count)
 
 
 def _off_grid(edges: np.ndarray) -> np.ndarray:

@@ -173,9 +173,8 @@ def encode_probabilities(table: pa.Table, names: Sequence[str], steps: Steps, cl
     if not without and np.abs(sums - 1).max() > 0.02 + low * len(columns):
         raise ValueError(f"Probabilities must sum to one. Got sums from {sums.min():.3g} to {sums.max():.3g}.")
     messages = [f"Probabilities of the classes are read from {quoted(columns)}; nothing was trained."]
-    messages += (
-        [f"No label is of the class of {quoted(without)}; the others were scaled to sum to one."] if without else []
-    )
+    if without:
+        messages.append(f"No label is of the class of {quoted(without)}; the others were scaled to sum to one.")
     return Features(features.columns, encoders, tuple(messages))
 
 
@@ -220,7 +219,7 @@ def _read_levels(encoder: Encoder, array: pa.Array, steps: Steps) -> np.ndarray:
             UserWarning,
             stacklevel=2,
         )
-    return _merge(encoder.column, codes, codes >= 0, steps, -1)
+    return _merge(codes, codes >= 0, steps, -1)
 
 
 def _read_feature(
@@ -243,10 +242,10 @@ def _read_feature(
         else:
             levels = tuple(sorted(distinct))
             codes = pc.index_in(array, pa.array(levels, array.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-            return _merge(name, codes, codes >= 0, steps, -1), levels
+            return _merge(codes, codes >= 0, steps, -1), levels
     if pa.types.is_boolean(kind):
         codes = array.cast(pa.int8()).fill_null(-1).to_numpy(zero_copy_only=False)
-        return _merge(name, codes, codes >= 0, steps, -1), ("False", "True")
+        return _merge(codes, codes >= 0, steps, -1), ("False", "True")
     if pa.types.is_null(kind):
         raise UnusableError(CONSTANT)
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
@@ -260,7 +259,7 @@ def _read_feature(
         notes.setdefault(f"taken for gaps where beyond {MAX_VALUE:g}", []).append(name)
         if not present.any():
             raise UnusableError(f"all of its values are beyond {MAX_VALUE:g}")
-    return _merge(name, values, present, steps, np.nan), ()
+    return _merge(values, present, steps, np.nan), ()
 
 
 def _numbers_in_text(name: str, array: pa.Array, n_distinct: str, notes: dict[str, list[str]]) -> pa.Array:
@@ -271,7 +270,7 @@ def _numbers_in_text(name: str, array: pa.Array, n_distinct: str, notes: dict[st
     return text_numbers(array)
 
 
-def _merge(name: str, values: np.ndarray, present: np.ndarray, steps: Steps, gap: float) -> np.ndarray:
+def _merge(values: np.ndarray, present: np.ndarray, steps: Steps, gap: float) -> np.ndarray:
     """One value for each step: the one that its rows agree on, where any of them has it."""
     if len(steps.rows) == len(values):  # one row for each step
         return np.where(present, values, gap)[steps.rows]

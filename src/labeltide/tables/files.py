@@ -5,9 +5,8 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from pathlib import Path
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, feather, fs, ipc, parquet
 
-from labeltide._files import import_extra
+from labeltide._files import import_extra, library_errors
 from labeltide.tables.words import quoted
 
 SEPARATORS = ",;\t|"
@@ -83,14 +82,12 @@ def _open_arrow(path: Path) -> pa.Table:
 
 def _open_text(path: Path) -> pa.Table:
     parse = _parse_options(path)
-    try:
+    with suppress(UnicodeDecodeError):
         table = _read_widening(path, parse, "utf8")
         dict.fromkeys(table.column_names)  # names are decoded when asked for
-    except UnicodeDecodeError:
-        return _read_widening(path, parse, "latin-1")
-    if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is not UTF-8 stays bytes
-        return _read_widening(path, parse, "latin-1")
-    return table
+        if not any(pa.types.is_binary(kind) for kind in table.schema.types):  # what is not UTF-8 stays bytes
+            return table
+    return _read_widening(path, parse, "latin-1")
 
 
 def _read_widening(path: Path, parse: csv.ParseOptions, encoding: str) -> pa.Table:
@@ -177,23 +174,18 @@ def _parse_options(path: Path | str, filesystem: fs.FileSystem | None = None) ->
 def _open_excel(path: Path) -> pa.Table:
     """The first sheet of a workbook, read by openpyxl; its first row names the columns."""
     openpyxl = import_extra("openpyxl", "excel", "Reading Excel workbooks", "save the sheet as CSV")
-    try:
-        with ZipFile(path) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-        if size > MAX_BYTES:  # more than memory should hold
-            raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions, which hold no data
+    with library_errors(path, "xlsx"):  # warnings are about styles and extensions, which hold no data
+        try:
+            with ZipFile(path) as parts:
+                size = sum(part.file_size for part in parts.infolist())
+            if size > MAX_BYTES:  # more than memory should hold
+                raise ValueError(f"it unpacks to more than {MAX_BYTES >> 30} GB. Save the sheet as CSV or Parquet")
             book = openpyxl.load_workbook(path, read_only=False, data_only=True)
-            if not book.worksheets:
-                raise ValueError("it has no sheet")
-            return _sheet_table(book.worksheets[0])
-    except OSError:
-        raise
-    except Exception as error:  # openpyxl raises what its parser does
-        cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-        cause = "it is not a workbook" if isinstance(error, BadZipFile) else cause
-        raise ValueError(f"The file {str(path)!r} cannot be read as xlsx: {cause}.") from None
+        except BadZipFile:
+            raise ValueError("it is not a workbook") from None
+        if not book.worksheets:
+            raise ValueError("it has no sheet")
+        return _sheet_table(book.worksheets[0])
 
 
 def _sheet_table(sheet: Any) -> pa.Table:
@@ -272,10 +264,6 @@ class FileSet:
         """The same files with columns of names, which are texts or numbers."""
         fields = [pa.field(each.name, kinds.get(each.name, each.type)) for each in self.schema]
         return replace(self, schema=pa.schema(fields), names=frozenset(kinds), gaps=gaps)
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(self.sizes)
 
 
 def is_address(table: object) -> bool:

@@ -28,8 +28,7 @@ class RowStream:
     Local files are read without read-ahead (`pre_buffer=False`): with it a file of 2.1 GB costs as much memory.
     """
 
-    filesystem: fs.FileSystem
-    paths: tuple[str, ...]
+    files: FileSet
     columns: list[str]
     coded: list[str] = field(default_factory=list)  # columns of text that are read dictionary-encoded
     tidy: Tidying = NOTHING  # what is changed in rows as they are read
@@ -37,13 +36,9 @@ class RowStream:
     _kept: OrderedDict[tuple[int, int], pa.Table] = field(default_factory=OrderedDict, repr=False)
     _lock: Any = field(default_factory=Lock, repr=False)  # files are read by one thread at a time
 
-    @classmethod
-    def of_files(cls, files: FileSet, columns: list[str], coded: list[str], tidy: Tidying = NOTHING) -> RowStream:
-        return cls(files.filesystem, files.paths, columns, coded, tidy)
-
     def with_columns(self, columns: list[str]) -> RowStream:
         """The same rows with other columns."""
-        return RowStream(self.filesystem, self.paths, columns, self.coded, self.tidy)
+        return RowStream(self.files, columns, self.coded, self.tidy)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_open", "_kept", "_lock")}
@@ -55,7 +50,7 @@ class RowStream:
     def groups(self) -> np.ndarray:
         """Of every row group: file, number within it, first row, rows: int64 of shape (groups, 4)."""
         found, first = [], 0
-        for index in range(len(self.paths)):
+        for index in range(len(self.files.paths)):
             metadata = self._file(index).metadata
             for number in range(metadata.num_row_groups):
                 rows = metadata.row_group(number).num_rows
@@ -97,8 +92,8 @@ class RowStream:
 
     def batches(self, size: int) -> Iterator[pa.RecordBatch]:
         """All rows as they are, in batches, also of row groups that are too large to be read at once."""
-        for index in range(len(self.paths)):
-            with file_errors(self.paths[index]):
+        for index in range(len(self.files.paths)):
+            with file_errors(self.files.paths[index]):
                 yield from self._file(index).iter_batches(batch_size=size, columns=self.columns)
 
     def _read_group(self, index: int, number: int, columns: list[str]) -> pa.Table:
@@ -107,18 +102,18 @@ class RowStream:
         What is read ahead is kept as long as its file is open: it is opened anew for each row group. At 30 ms a call, a
         million rows of 12 columns took 0.4 s in place of 1.9.
         """
-        with file_errors(self.paths[index]):
-            if isinstance(self.filesystem, fs.LocalFileSystem):
+        with file_errors(self.files.paths[index]):
+            if isinstance(self.files.filesystem, fs.LocalFileSystem):
                 return self._file(index).read_row_group(number, columns=columns)
             metadata = self._file(index).metadata
-            with self.filesystem.open_input_file(self.paths[index]) as source:
+            with self.files.filesystem.open_input_file(self.files.paths[index]) as source:
                 file = parquet.ParquetFile(source, metadata=metadata, pre_buffer=True, read_dictionary=self.coded)
                 return file.read_row_group(number, columns=columns)
 
     def _file(self, index: int) -> parquet.ParquetFile:
         if index not in self._open:
-            with file_errors(self.paths[index]):
-                source = self.filesystem.open_input_file(self.paths[index])
+            with file_errors(self.files.paths[index]):
+                source = self.files.filesystem.open_input_file(self.files.paths[index])
                 self._open[index] = parquet.ParquetFile(source, pre_buffer=False, read_dictionary=self.coded)
             if len(self._open) > MAX_OPEN:
                 _, old = self._open.popitem(last=False)

@@ -128,8 +128,7 @@ class Windows:
     @property
     def index(self) -> np.ndarray:
         """The step at each position of each window, -1 on padding: int64 of shape (n, steps)."""
-        n_steps = int(self.lengths.max())
-        return np.where(steps_mask(self.lengths, n_steps), self.starts[:, None] + np.arange(n_steps), -1)
+        return np.where(steps_mask(self.lengths, int(self.lengths.max())), self.filled_index(), -1)
 
     def filled_index(self, n_steps: int | None = None) -> np.ndarray:
         """The step at each position of each window; padding repeats the last step: int64 of shape (n, n_steps)."""

@@ -272,7 +272,7 @@ def test_the_usual_time_between_steps_is_the_median_of_all(tmp_path):
     table = pa.table({"night": np.zeros(1002, int), "time": times, "label": np.arange(1002) % 2})
     parquet.write_table(table, tmp_path / "times.parquet", row_group_size=100)
     roles = RoleColumns(["night"], "time", ["label"], None, [], None, [], True)
-    found = survey.survey(RowStream.of_files(open_files(tmp_path / "times.parquet"), table.column_names, []), roles)
+    found = survey.survey(RowStream(open_files(tmp_path / "times.parquet"), table.column_names, []), roles)
     usual = np.median(spent)
     assert (found.usual, found.n_gaps) == (usual, (np.rint(spent / usual) > 1).sum())
 
@@ -284,7 +284,7 @@ def survey_trusted(folder, labels, border):
     parquet.write_table(table, folder / "trusted.parquet", row_group_size=border)
     files = open_files(folder / "trusted.parquet")
     roles = RoleColumns(["night"], "time", ["label"], "who", [], "verified", ["pulse"], True)
-    return survey.survey(RowStream.of_files(files, table.column_names, []), roles)
+    return survey.survey(RowStream(files, table.column_names, []), roles)
 
 
 @pytest.mark.parametrize("border", range(1, 6))

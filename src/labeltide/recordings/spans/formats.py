@@ -17,23 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from labeltide import _validation
-from labeltide._files import import_extra, to_json, write_atomically
+from labeltide._files import import_extra, library_errors, write_atomically, write_json
 from labeltide.recordings.spans import delimited
 from labeltide.recordings.spans.table import (
-    MAX_BYTES,
     Signal,
     SpanFile,
     by_annotator,
     by_recording,
-    check_spans_file,
     check_writable,
     count_overlaps,
     file_of_lines,
     guard_load,
-    library_errors,
     lines_of,
     make_spans,
-    no_spans,
     parse_xml,
     write_with,
 )
@@ -81,12 +77,18 @@ class SpanFormat(NamedTuple):
     read_file: Callable[..., SpanFile]
     write_file: Callable[..., tuple[str, ...] | None] | None
     library: tuple[str, str, str] | None = None
-    max_bytes: int | None = MAX_BYTES
+    max_bytes: int | None = 512 * 2**20
 
     def read(self, path: str | Path, **options: Any) -> SpanFile:
         """Read a file; whatever its library raises becomes a sentence, and its warnings become messages."""
         library = self._import("Reading")
-        path = check_spans_file(Path(path), self.max_bytes)
+        path, most = Path(path), self.max_bytes
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
+        if most is not None and path.stat().st_size > most:
+            raise ValueError(
+                f"A file of spans must be smaller than {most >> 20} MB. {str(path)!r} is larger. Split it."
+            )
         with library_errors(path, self.kind) as messages:
             file = self.read_file(path, *library, **options)
         return replace(file, messages=(*messages, *file.messages))
@@ -193,8 +195,7 @@ def write_label_studio(
             ]
             results.append({("completed_by" if annotations else "model_version"): annotator, "result": regions})
         tasks.append({"id": number + 1, "data": named, "annotations" if annotations else "predictions": results})
-    text = json.dumps(to_json(tasks), ensure_ascii=False, allow_nan=False, indent=1)
-    write_atomically(path, text.encode())
+    write_json(path, tasks)
 
 
 def _regions(task: dict[str, Any], fallback: str) -> Iterator[tuple[Any, ...]]:
@@ -259,7 +260,7 @@ def read_wfdb(path: Path, wfdb: Any, *, rate: float | None = None) -> SpanFile:
         for channel, (name, unit) in enumerate(zip(header.sig_name or [], header.units or [], strict=True)):
             guarded = guard_load(partial(load, channel), path, "WFDB")
             signals.append(Signal(str(name), str(unit), float(header.fs), count, guarded))
-        return SpanFile(no_spans(), tuple(signals), header.base_datetime)
+        return SpanFile(signals=tuple(signals), start=header.base_datetime)
     times = 0
     for note in re.findall(rb"\xfc## ([^\0]*)", path.read_bytes()):
         # Notes for the reader itself that it does not know: wfdb 4 would look at the first of them for ever.

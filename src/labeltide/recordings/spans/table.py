@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from labeltide._files import write_atomically
+from labeltide._files import library_errors, write_atomically
 
 SCHEMA = pa.schema(
     [
@@ -62,7 +60,7 @@ class SpanFile:
     observations : of BORIS, the observation of each recording; a recording is an observation and a subject
     """
 
-    spans: pa.Table
+    spans: pa.Table = field(default_factory=SCHEMA.empty_table)
     signals: tuple[Signal, ...] = ()
     start: datetime | None = None
     messages: tuple[str, ...] = ()
@@ -126,11 +124,6 @@ def write_with(save: Callable[[Path], None], path: str | Path) -> None:
         write_atomically(Path(path), draft.read_bytes())
 
 
-def no_spans() -> pa.Table:
-    """A span table without lines."""
-    return SCHEMA.empty_table()
-
-
 def by_recording(spans: pa.Table) -> dict[str | None, pa.Table]:
     """The spans of each recording, in the order of the table."""
     return _split(spans, "recording")
@@ -160,38 +153,9 @@ def _split(spans: pa.Table, name: str) -> dict[str | None, pa.Table]:
     }
 
 
-# Checks that the file formats share: extras, files that cannot be read, texts that cannot be written, safe XML.
+# Checks that the file formats share: files that cannot be read, texts that cannot be written, safe XML.
 
-MAX_BYTES = 512 * 2**20  # of a file of spans that is read as one text
 MAX_DEPTH = 100  # elements of XML within each other
-
-
-def check_spans_file(path: Path, most: int | None = MAX_BYTES) -> Path:
-    """An existing file, no larger than a text of spans can be."""
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {str(path)!r}. The path is read from {str(Path.cwd())!r}.")
-    if most is not None and path.stat().st_size > most:
-        raise ValueError(f"A file of spans must be smaller than {most >> 20} MB. {str(path)!r} is larger. Split it.")
-    return path
-
-
-@contextmanager
-def library_errors(path: Path, kind: str) -> Iterator[list[str]]:
-    """Turn whatever a library raises on a bad file into a sentence; its warnings become the list of sentences."""
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield messages
-        except OSError:
-            raise
-        except MemoryError:
-            raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: it asks for too much memory.") from None
-        except Exception as error:  # each library has its own kinds of errors
-            cause = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
-            raise ValueError(f"The file {str(path)!r} cannot be read as {kind}: {cause}.") from None
-    own = [warning for warning in caught if not issubclass(warning.category, DeprecationWarning | FutureWarning)]
-    messages += dict.fromkeys(f"{kind}: {' '.join(str(warning.message).split()).rstrip('.')}." for warning in own)
 
 
 def guard_load(load: Callable[[int, int], np.ndarray], path: Path, kind: str) -> Callable[[int, int], np.ndarray]:
