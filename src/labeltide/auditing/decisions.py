@@ -155,13 +155,8 @@ def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
 def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
     """A transaction that begins with the right to write."""
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # commits, or rolls back unless SQLite itself has, as where the disk is full
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # SQLite itself has rolled back where the disk is full
-            connection.execute("ROLLBACK")
-        raise
 
 
 DECISIONS = "decisions.sqlite"
@@ -265,10 +260,10 @@ class DecisionStore:
             row = connection.execute(f"{query} ORDER BY decision_id DESC LIMIT 1", [reviewer]).fetchone()
             if row is None:
                 return None
-            now = _now()
-            number = row[_DECISION.index("decision_id")]
-            connection.execute("UPDATE decisions SET undone_at = ? WHERE decision_id = ?", [now, number])
-            return Decision(**dict(zip(_DECISION, row, strict=True)) | {"undone_at": now})
+            undone = replace(Decision(*row), undone_at=_now())
+            query = "UPDATE decisions SET undone_at = ? WHERE decision_id = ?"
+            connection.execute(query, [undone.undone_at, undone.decision_id])
+            return undone
 
     def all(self) -> list[Decision]:
         """Every decision ever made, in order, those undone included."""
