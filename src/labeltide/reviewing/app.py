@@ -16,6 +16,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -518,11 +519,7 @@ def _limited_protocol() -> Any:
     return LimitedProtocol
 
 
-_warned: set[str] = set()
-
-
+@cache
 def _warn_once(sentence: str) -> None:
     """One line for each kind of trouble, however often it comes."""
-    if sentence not in _warned:
-        _warned.add(sentence)
-        LOG.warning("%s", sentence)
+    LOG.warning("%s", sentence)
