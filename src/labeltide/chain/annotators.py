@@ -304,13 +304,11 @@ def _tables(
     if candidate.bandwidth is None:
         return noise, common, np.log(after[kind[cell_group], :, cell_label])
     table = np.empty((len(cell_group), n_classes))
-    size = max(1, MAX_NUMBERS // n_classes**2)
-    for begin in range(0, len(owner), size):
-        some = slice(begin, begin + size)
+    for some in _slices(len(owner), n_classes**2):
         values = after[kind[some]] * noise[owner[some], moment[some]] / each[owner[some]]
         values /= values.sum(-1, keepdims=True)
-        inside = slice(*np.searchsorted(cell_group, [begin, begin + size]))
-        table[inside] = np.log(values[cell_group[inside] - begin, :, cell_label[inside]])
+        inside = slice(*np.searchsorted(cell_group, [some.start, some.stop]))
+        table[inside] = np.log(values[cell_group[inside] - some.start, :, cell_label[inside]])
     return noise, common, table
 
 
