@@ -257,17 +257,16 @@ def _is_equal(given: str, secret: str) -> bool:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    parts, size = [], 0
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return b""
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > MAX_BODY:
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
             return None
         if not message.get("more_body"):
-            return b"".join(parts)
+            return bytes(body)
 
 
 # What the page asks to be kept: checked, and turned into a decision.
