@@ -65,11 +65,6 @@ class Decision:
     undone_at: str | None = None
     decision_id: int | None = None
 
-    @property
-    def outcome(self) -> tuple[str, str | None]:
-        """What two decisions on one item must share in order to agree."""
-        return self.action, self.label
-
 
 _SHORT_TEXT = Rule(
     f"a text of at most {MAX_TEXT} characters", lambda value: isinstance(value, str) and len(value) <= MAX_TEXT
@@ -371,7 +366,7 @@ def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
     for decision in standing:
         if decision.action != "skip":
             by_item.setdefault(decision.item_id, []).append(decision)
-    return {item: found for item, found in by_item.items() if len({decision.outcome for decision in found}) > 1}
+    return {item: found for item, found in by_item.items() if len({(each.action, each.label) for each in found}) > 1}
 
 
 @dataclass(frozen=True)
