@@ -263,9 +263,8 @@ class _Rewriter:
         unknown = sorted({label for label, *_ in corrections.values() if label is not None} - self.values.keys())
         if unknown:
             raise ValueError(f"Every settled label must be a class of the table. Got {quoted(unknown)}.")
-        self.cells = sorted(corrections)
-        self.corrections = [corrections[cell] for cell in self.cells]
-        self.rows = np.array([row for row, _ in self.cells], np.int64)
+        self.corrections = sorted(corrections.items())
+        self.rows = np.array([row for (row, _), _ in self.corrections], np.int64)
         taken = set(names)
         self.titles: dict[str, tuple[str, ...]] = {}
         for name in columns:
@@ -301,7 +300,7 @@ class _Rewriter:
         for number, name in enumerate(self.columns):
             original = _decoded(batch[name])  # the dictionary of a batch may lack the label of a correction
             labels, reasons, authors = original.to_pylist(), [None] * len(batch), [None] * len(batch)
-            for (row, column), correction in zip(self.cells[first:last], self.corrections[first:last], strict=True):
+            for (row, column), correction in self.corrections[first:last]:
                 if column == number:
                     labels[row - start] = None if correction[0] is None else self.values[correction[0]]
                     reasons[row - start], authors[row - start] = correction[1:]  # type: ignore[call-overload]

@@ -205,15 +205,10 @@ def leave_out(table: AuditInput, rare: np.ndarray) -> AuditInput:
     if table.encoders and table.encoders[0].is_log:  # each feature is the probability of a class
         more = {"features": table.features[..., ~rare], "feature_names": tuple(compress(table.feature_names, ~rare))}
         more["encoders"] = tuple(compress(table.encoders, ~rare))
-    return replace(
-        table,
-        **more,
-        labels=codes[table.labels],
-        fit_labels=codes[table.fit_labels],
-        trusted=None if table.trusted is None else codes[table.trusted],
-        fit_trusted=None if table.fit_trusted is None else codes[table.fit_trusted],
-        class_names=tuple(compress(table.class_names, ~rare)),
-    )
+    for name in ("labels", "fit_labels", "trusted", "fit_trusted"):
+        if getattr(table, name) is not None:
+            more[name] = codes[getattr(table, name)]
+    return replace(table, **more, class_names=tuple(compress(table.class_names, ~rare)))
 
 
 def say_rare(class_names: Sequence[str], counts: np.ndarray, rare: np.ndarray) -> list[str]:

@@ -328,11 +328,10 @@ KINDS = ("new", "resolved", "persisting")
 def read_recorded_lines(labels: pa.Table | Path) -> pa.Table:
     """Every recorded label of an audit; texts are of one type, and no annotator is an empty name."""
     table = read_labels(labels, COLUMNS)
-    texts = {name: table[name].cast(pa.large_string()) for name in ("sequence", "time", "annotator", "recorded")}
-    texts["annotator"] = pc.fill_null(texts["annotator"], "")
-    for name, column in texts.items():
-        table = table.set_column(table.column_names.index(name), name, column)
-    return table.filter(pc.is_valid(table["recorded"]))
+    columns = dict(zip(COLUMNS, table.columns, strict=True))
+    columns |= {name: columns[name].cast(pa.large_string()) for name in ("sequence", "time", "annotator", "recorded")}
+    columns["annotator"] = pc.fill_null(columns["annotator"], "")
+    return pa.table(columns).filter(pc.is_valid(columns["recorded"]))
 
 
 def match_labels(

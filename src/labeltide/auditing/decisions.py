@@ -65,11 +65,6 @@ class Decision:
     undone_at: str | None = None
     decision_id: int | None = None
 
-    @property
-    def outcome(self) -> tuple[str, str | None]:
-        """What two decisions on one item must share in order to agree."""
-        return self.action, self.label
-
 
 _SHORT_TEXT = Rule(
     f"a text of at most {MAX_TEXT} characters", lambda value: isinstance(value, str) and len(value) <= MAX_TEXT
@@ -155,13 +150,8 @@ def prepare_schema(connection: sqlite3.Connection, path: Path) -> None:
 def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
     """A transaction that begins with the right to write."""
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # commits, or rolls back unless SQLite itself has, as where the disk is full
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # SQLite itself has rolled back where the disk is full
-            connection.execute("ROLLBACK")
-        raise
 
 
 DECISIONS = "decisions.sqlite"
@@ -265,10 +255,10 @@ class DecisionStore:
             row = connection.execute(f"{query} ORDER BY decision_id DESC LIMIT 1", [reviewer]).fetchone()
             if row is None:
                 return None
-            now = _now()
-            number = row[_DECISION.index("decision_id")]
-            connection.execute("UPDATE decisions SET undone_at = ? WHERE decision_id = ?", [now, number])
-            return Decision(**dict(zip(_DECISION, row, strict=True)) | {"undone_at": now})
+            undone = replace(Decision(*row), undone_at=_now())
+            query = "UPDATE decisions SET undone_at = ? WHERE decision_id = ?"
+            connection.execute(query, [undone.undone_at, undone.decision_id])
+            return undone
 
     def all(self) -> list[Decision]:
         """Every decision ever made, in order, those undone included."""
@@ -376,7 +366,7 @@ def disputed_items(standing: Iterable[Decision]) -> dict[str, list[Decision]]:
     for decision in standing:
         if decision.action != "skip":
             by_item.setdefault(decision.item_id, []).append(decision)
-    return {item: found for item, found in by_item.items() if len({decision.outcome for decision in found}) > 1}
+    return {item: found for item, found in by_item.items() if len({(each.action, each.label) for each in found}) > 1}
 
 
 @dataclass(frozen=True)

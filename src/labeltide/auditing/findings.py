@@ -26,7 +26,7 @@ from labeltide.auditing.fitting import written
 from labeltide.auditing.judging import QUALITY, STEP, Flags, JudgeJob, work_ahead
 from labeltide.auditing.options import AuditOptions
 from labeltide.auditing.page.payload import COLUMNS
-from labeltide.auditing.reading import AuditInput, decode
+from labeltide.auditing.reading import AuditInput
 from labeltide.auditing.results import FORMAT, MODEL, MODEL_FILE
 from labeltide.estimators import TideClassifier
 from labeltide.estimators.planted import PlantedErrors, widen_interval
@@ -123,26 +123,17 @@ def describe_whole(
 
 def noise_table(table: AuditInput, estimator: TideClassifier) -> pa.Table:
     """noise.csv: one line for each curve, moment, true and recorded class; the last column names the clock."""
-    names = tuple(map(str, estimator.classes_))
-    n = len(names)
     clocks = [info.name for info in table.clocks]
     curves: list[tuple[str, str | None, NoiseEstimate]]
     curves = [(clock, None, estimate) for clock, estimate in zip(clocks, estimator.clock_estimates_, strict=True)]
     curves += [(clocks[0], name, estimate) for name, _, estimate in annotator_estimates(table, estimator)]
-    titles = {"mean": "probability"}
     parts = []
     for clock, who, estimate in curves:
-        cells = len(estimate.clock) * n * n
-        columns: dict[str, Any] = {
-            "annotator": pa.array([who] * cells, pa.string()),
-            "clock": np.repeat(estimate.clock, n * n),
-            "true": decode(np.tile(np.repeat(np.arange(n), n), len(estimate.clock)), names),
-            "recorded": decode(np.tile(np.arange(n), n * len(estimate.clock)), names),
-        }
-        for name in ("mean", "lower", "upper", "simultaneous_lower", "simultaneous_upper"):
-            columns[titles.get(name, name)] = pa.array(getattr(estimate, name).reshape(-1), from_pandas=True)
-        parts.append(pa.table(columns | {"clock_name": pa.array([clock] * cells, pa.string())}))
-    return pa.concat_tables(parts)
+        lines = estimate.to_frame("pyarrow", classes=estimator.classes_.tolist())
+        annotator, clock_name = (pa.array([name] * len(lines), pa.string()) for name in (who, clock))
+        parts.append(lines.add_column(0, "annotator", annotator).append_column("clock_name", clock_name))
+    joined = pa.concat_tables(parts)
+    return joined.rename_columns(["probability" if name == "mean" else name for name in joined.column_names])
 
 
 def describe_temporality(table: AuditInput, estimator: TideClassifier, index: int) -> dict[str, Any]:

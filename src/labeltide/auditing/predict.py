@@ -119,8 +119,7 @@ def _predict_in_memory(
     request = _columns(audit, opened.names, sequence, time)
     classes = audit["table"]["classes"]
     read = read_new_table(opened, predictor.encoders, classes, predictor.window, request, zone)
-    with torch_on_one_thread():
-        return _predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
+    return _predict_lines(predictor, read, np.arange(read.n_rows), in_threads=True)
 
 
 def open_model(

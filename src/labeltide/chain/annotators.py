@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.special import softmax
 from torch import Tensor
 
 from labeltide.chain.passes import ChainData, ChainParameters, expect, same_data
@@ -241,7 +242,7 @@ def _fit(crowd: Crowd, candidate: Candidate, posterior: np.ndarray | None) -> _F
     if not candidate.sequential:
         at, flat, log_share = crowd.flat_step(), other.reshape(-1, n_classes), np.log(first.clip(1e-30))
         for some in _slices(len(cell), n_classes):
-            left_out[some] = _softmax(by_step[at[some]] @ table - table[cell[some]] + flat[at[some]] + log_share)
+            left_out[some] = softmax(by_step[at[some]] @ table - table[cell[some]] + flat[at[some]] + log_share, -1)
         return _Fit(posterior, left_out, noise, common)
     pair, inverse = np.unique(crowd.row * crowd.n_annotators + crowd.annotator, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
@@ -303,19 +304,12 @@ def _tables(
     if candidate.bandwidth is None:
         return noise, common, np.log(after[kind[cell_group], :, cell_label])
     table = np.empty((len(cell_group), n_classes))
-    size = max(1, MAX_NUMBERS // n_classes**2)
-    for begin in range(0, len(owner), size):
-        some = slice(begin, begin + size)
+    for some in _slices(len(owner), n_classes**2):
         values = after[kind[some]] * noise[owner[some], moment[some]] / each[owner[some]]
         values /= values.sum(-1, keepdims=True)
-        inside = slice(*np.searchsorted(cell_group, [begin, begin + size]))
-        table[inside] = np.log(values[cell_group[inside] - begin, :, cell_label[inside]])
+        inside = slice(*np.searchsorted(cell_group, [some.start, some.stop]))
+        table[inside] = np.log(values[cell_group[inside] - some.start, :, cell_label[inside]])
     return noise, common, table
-
-
-def _softmax(logs: np.ndarray) -> np.ndarray:
-    values = np.exp(logs - logs.max(-1, keepdims=True))
-    return values / values.sum(-1, keepdims=True)
 
 
 def _forward_backward(
@@ -327,7 +321,7 @@ def _forward_backward(
     """
     rows, steps, n_classes = log_emission.shape
     if not transition.size:
-        return _softmax(log_emission + np.log(start.clip(1e-30))) * mask[..., None], np.zeros(n_classes), np.zeros(1)
+        return softmax(log_emission + np.log(start.clip(1e-30)), -1) * mask[..., None], np.zeros(n_classes), np.zeros(1)
     # Step s is label s mod K at point s // K of the grid, so that the columns of Q are the emissions of the steps.
     number = np.arange(rows * steps)
     n_points = -(-len(number) // n_classes)

@@ -366,16 +366,11 @@ class FamilyScores(NamedTuple):
 
     def join(self, other: FamilyScores) -> FamilyScores:
         """These families and others of the same fits."""
-        by_fit = (len(self.held_out), -1)
-        joined = [
-            torch.cat([mine.unflatten(0, by_fit), more.unflatten(0, by_fit)], 1).flatten(0, 1)
-            if mine is not None and more is not None
-            else None
-            for mine, more in zip(self.parameters, other.parameters, strict=True)
-        ]
         families = [[*mine, *more] for mine, more in zip(self.families, other.families, strict=True)]
         held_out = torch.cat([self.held_out, other.held_out], 1)
-        return FamilyScores(families, held_out, ChainParameters(*joined))  # type: ignore[arg-type]
+        mine, more = (torch.arange(h.numel(), device=h.device).view_as(h) for h in (self.held_out, other.held_out))
+        by_fit = torch.cat([mine, more + mine.numel()], 1).flatten()
+        return FamilyScores(families, held_out, cat_parameters([self.parameters, other.parameters]).take(by_fit))
 
     def average(self) -> NoiseMixture:
         """Average Q over all families with weights proportional to the exponential of their held-out scores."""

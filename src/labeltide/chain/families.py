@@ -429,11 +429,9 @@ class ClassBlocks:
         else:
             of_class = coefficients[..., self.columns]
         level, movement = of_class[..., : self.n_level], of_class[..., self.n_level :]
-        functions = self.basis.shape[2]
-        over_clock = (movement * self.moves[:, None]).unflatten(-1, (functions, -1)) if functions else None
         whole = level.unsqueeze(2).expand(-1, -1, self.basis.shape[1], -1, -1)
-        if over_clock is not None:
-            by_function = over_clock.movedim(3, 2)  # (members, annotators, functions, classes, others or 1)
+        if functions := self.basis.shape[2]:  # by function: (members, annotators, functions, classes, others or 1)
+            by_function = (movement * self.moves[:, None]).unflatten(-1, (functions, -1)).movedim(3, 2)
             added = self.basis.unsqueeze(1) @ by_function.flatten(3)
             whole = whole + added.unflatten(-1, by_function.shape[3:])
         return whole.expand(*whole.shape[:4], self.n_classes - 1)

@@ -290,15 +290,13 @@ def label_likelihoods(data: ChainData, members: Members, matrices: Tensor) -> Te
     """Emission probability of all annotators' labels for each true label: (members, rows, steps, classes)."""
     n_annotators = data.labels.shape[-1]
     flat = matrices.transpose(-1, -2).flatten(2, 3)  # (members, annotators or 1, points * recorded, true)
-    total: Tensor | None = None
+    total = matrices.new_ones(())
     for annotator in range(n_annotators):
         labels = data.labels[members.labels, ..., annotator].long()  # (members, rows, steps)
         index = data.grid_index() * data.n_classes + labels.clamp_min(0)
         table = flat[:, annotator if flat.shape[1] > 1 else 0]
         emission = table[torch.arange(len(table), device=table.device)[:, None, None], index]
-        emission = torch.where((labels >= 0)[..., None], emission, 1.0)
-        total = emission if total is None else total * emission
-    assert total is not None
+        total = total * torch.where((labels >= 0)[..., None], emission, 1.0)
     if data.trusted is not None:
         known = torch.nn.functional.one_hot(data.trusted.long().clamp_min(0), data.n_classes).to(total)
         total = torch.where((data.trusted >= 0)[..., None], total * known, total)

@@ -280,21 +280,18 @@ def _rows_of_table(
     lines: pa.Table, name: str | None, unit: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, dict[str, RecordingInfo], tuple[str, ...]]:
     """Times from the column `name`, in its unit or `unit` seconds; a row lasts until the next, at most as usual."""
-    if name is None:
-        sequence = np.array(lines["sequence"].to_pylist(), dtype=object)
-        row = lines["row"].to_numpy() if "row" in lines.column_names else np.arange(len(lines))
-        onset, recordings = np.zeros(len(row)), dict[str, RecordingInfo]()
-        for each in dict.fromkeys(sequence):
-            own = sequence == each
-            distinct, onset[own] = np.unique(row[own], return_inverse=True)
-            recordings[each] = RecordingInfo(end=float(len(distinct)))
-        message = "The table has no times, so its rows count as seconds from the first of each sequence."
-        return onset, np.ones(len(row)), recordings, (message,)
-    moments, dated = read_times(lines["time"])
-    unit = seconds_of_unit(name, dated) if unit is None or dated else unit
-    moments = moments * (unit or 1.0)
-    messages = () if unit else (f"The unit of the times in {name!r} is not known: they are written as seconds.",)
     sequence, names = code_values(lines["sequence"])
+    if name is None:
+        row = lines["row"].to_numpy() if "row" in lines.column_names else np.arange(len(lines))
+        moments, dated = np.zeros(len(row)), False
+        for code in range(len(names)):
+            moments[sequence == code] = np.unique(row[sequence == code], return_inverse=True)[1]
+        message = "The table has no times, so its rows count as seconds from the first of each sequence."
+    else:
+        moments, dated = read_times(lines["time"])
+        unit = seconds_of_unit(name, dated) if unit is None or dated else unit
+        moments = moments * (unit or 1.0)
+        message = "" if unit else f"The unit of the times in {name!r} is not known: they are written as seconds."
     order = np.lexsort((moments, sequence))
     steps = np.diff(moments[order])
     follows = (np.diff(sequence[order]) == 0) & (steps > 0)
@@ -309,7 +306,7 @@ def _rows_of_table(
         if dated:
             onset[own] -= distinct[0]
         recordings[name] = RecordingInfo(began, float((onset[own] + length[own]).max()))
-    return onset, length, recordings, messages
+    return onset, length, recordings, (message,) if message else ()
 
 
 def _merge(timed: pa.Table, label: Any, confidence: Any) -> pa.Table:

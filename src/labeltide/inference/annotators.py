@@ -170,9 +170,8 @@ def count_votes(labels: np.ndarray, n_classes: int) -> np.ndarray:
 
 def observed_agreement(votes: np.ndarray) -> float:
     """Mean over steps of the share of pairs of labels that are equal, from (steps, classes) votes."""
-    raters = votes.sum(1)
-    rated = votes[raters > 1]
-    raters = raters[raters > 1]
+    rated = votes[votes.sum(1) > 1]
+    raters = rated.sum(1)
     if not len(rated):
         return float("nan")
     return float(((rated * (rated - 1)).sum(1) / (raters * (raters - 1))).mean())

@@ -146,12 +146,10 @@ def bootstrap_noise(training: TrainingEvidence, n_replicates: int, seed: int) ->
     if grid.ndim == 2:
         return Replicates(matrices, totals)
     totals *= data.n_points / len(training.grid)  # from a coarse point to one of the points joined in it
-    smoothed = smooth(totals, grid, one_period(training.period))
-    finer = []
-    for values in (matrices, smoothed):
-        flat = refine(values.reshape(-1, *values.shape[2:]), grid, training.grid, one_period(training.period))
-        finer.append(flat.reshape(*values.shape[:2], *flat.shape[1:]))
-    return Replicates(*finer)
+    period = one_period(training.period)
+    smoothed = smooth(totals, grid, period)
+    finer = (refine(values.swapaxes(1, 2), grid, training.grid, period) for values in (matrices, smoothed))
+    return Replicates(*(values.swapaxes(1, 2) for values in finer))
 
 
 def draw_row_counts(rows: int, clusters: Tensor | None, count: int, seed: int) -> np.ndarray:
@@ -176,11 +174,8 @@ def chosen_family(
 
 def chosen_pooling(families: Sequence[WeightedFamily]) -> float:
     """The strength of partial pooling with the largest weight by held-out likelihood."""
-    weights = {
-        value: sum(tried.weight for tried in families if tried.pooling == value)
-        for value in (POOLING, *POOLING_STRENGTHS)
-    }
-    return max(weights, key=weights.__getitem__)
+    strengths = (POOLING, *POOLING_STRENGTHS)
+    return max(strengths, key=lambda value: sum(tried.weight for tried in families if tried.pooling == value))
 
 
 def pooled_by(training: TrainingEvidence, unpooled: Family, strength: float | None = None) -> Family:

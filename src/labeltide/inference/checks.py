@@ -272,7 +272,8 @@ def largest_contrast(training: TrainingEvidence, values: np.ndarray, skip_first:
 
     Standard errors are cluster-robust (Liang and Zeger 1986); few clusters by Student's t (Cameron and Miller 2015).
     """
-    tenth = np.where(training.data.mask.numpy(), _tenths(training.data), -1)
+    data = training.data
+    tenth = np.where(data.mask.numpy(), data.grid_index().numpy() * CLOCK_TENTHS // data.n_points, -1)
     units, are_clusters = _units(training)
     averages, variances, parts = [], [], []
     for part in range(int(skip_first), CLOCK_TENTHS):
@@ -305,11 +306,6 @@ def _units(training: TrainingEvidence) -> tuple[np.ndarray, bool]:
 
 def _span(tenth: int) -> str:
     return f"{10 * tenth} to {10 * tenth + 10} % of the clock"
-
-
-def _tenths(data: ChainData) -> np.ndarray:
-    """The tenth of the clock of every step: (rows, steps)."""
-    return np.minimum(data.grid_index().numpy() * CLOCK_TENTHS // data.n_points, CLOCK_TENTHS - 1)
 
 
 # Checks of what identifies the noise. Where one of them fails, the share of wrong labels cannot be estimated. The true

@@ -175,10 +175,8 @@ def find_support(
     row, step, annotator = np.nonzero(flagged)
     other = suggested[row, step]
     near = np.array([shift for shift in range(-NEIGHBOUR_STEPS, NEIGHBOUR_STEPS + 1) if shift])
-    near_step = step[:, None] + near  # (flagged, shifts)
-    inside = (near_step >= 0) & (near_step < labels.shape[1])
-    seen = labels[row[:, None], near_step.clip(0, labels.shape[1] - 1)]  # (flagged, shifts, annotators)
-    seen = np.where(inside[..., None], seen, -1)
+    padded = np.pad(labels, ((0, 0), (NEIGHBOUR_STEPS, NEIGHBOUR_STEPS), (0, 0)), constant_values=-1)
+    seen = padded[row[:, None], NEIGHBOUR_STEPS + step[:, None] + near]  # (flagged, shifts, annotators)
     probabilities = signal[row, step]  # (flagged, classes)
     same_step = (labels[row, step] == other[:, None]).sum(1)  # without the flagged label, which differs
     return Support(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +51,7 @@ class NullFit(NamedTuple):
     @property
     def entries(self) -> list[tuple[int, int]]:
         """The pairs of a true and another recorded class, in the order of a family's entries."""
-        n_classes = self.posterior.shape[-1]
-        return [(i, j) for i in range(n_classes) for j in range(n_classes) if i != j]
+        return list(permutations(range(self.posterior.shape[-1]), 2))
 
     def labels_of(self, group: int) -> np.ndarray:
         """The labels that are drawn through the Q of one group: (rows, steps, annotators of the group)."""

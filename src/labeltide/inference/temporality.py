@@ -254,11 +254,7 @@ def estimate_clocks(
 
 
 def judge_clocks(
-    training: TrainingEvidence,
-    estimates: Sequence[NoiseEstimate],
-    *,
-    n_replicates: int = TEST_REPLICATES,
-    seed: int = 0,
+    training: TrainingEvidence, estimates: Sequence[NoiseEstimate], *, seed: int = 0
 ) -> tuple[PartTemporality, ...]:
     """Test for each clock whether the noise changes over it; under the null it may still change over the others."""
     training = allow_bursts(training)
@@ -272,7 +268,8 @@ def judge_clocks(
 
     free = moving(None)
     tests = [
-        change_tests(training, {seed + 500 + held: moving(held)}, free, n_replicates, clock=held)[0] for held in clocks
+        change_tests(training, {seed + 500 + held: moving(held)}, free, TEST_REPLICATES, clock=held)[0]
+        for held in clocks
     ]
     return _parts(tests, [of_clock.change for of_clock in estimates])
 

@@ -16,6 +16,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -256,17 +257,16 @@ def _is_equal(given: str, secret: str) -> bool:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    parts, size = [], 0
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return b""
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > MAX_BODY:
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
             return None
         if not message.get("more_body"):
-            return b"".join(parts)
+            return bytes(body)
 
 
 # What the page asks to be kept: checked, and turned into a decision.
@@ -518,11 +518,7 @@ def _limited_protocol() -> Any:
     return LimitedProtocol
 
 
-_warned: set[str] = set()
-
-
+@cache
 def _warn_once(sentence: str) -> None:
     """One line for each kind of trouble, however often it comes."""
-    if sentence not in _warned:
-        _warned.add(sentence)
-        LOG.warning("%s", sentence)
+    LOG.warning("%s", sentence)

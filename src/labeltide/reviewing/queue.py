@@ -150,7 +150,7 @@ def rank_suspects(lines: Lines, plan: Sequence[Mapping[str, Any]] = ()) -> list[
     order = np.lexsort((lines.step, lines.annotator, lines.sequence))
     starts = _starts(lines, order)
     ends = np.append(starts[1:], len(order))
-    flagged = lines.is_issue[order[starts]] if len(starts) else np.zeros(0, bool)
+    flagged = lines.is_issue[order[starts]]
     planned = planned_steps(lines, plan)
     ranked: list[tuple[tuple[bool, float, int], ReviewStretch]] = []
     for start, end in zip(starts[flagged].tolist(), ends[flagged].tolist(), strict=True):
@@ -168,8 +168,6 @@ def _starts(lines: Lines, order: np.ndarray) -> np.ndarray:
     A stretch is a run in time whose table rows also follow each other among those of its sequence and annotator, so
     that its first and last row say which labels it holds.
     """
-    if not len(order):
-        return np.zeros(0, np.int64)
     same = np.diff(lines.table_rank[order]) == 1
     for values in (lines.sequence, lines.annotator, lines.recorded, lines.suggested, lines.is_issue):
         same &= np.diff(values[order].astype(np.int64)) == 0
@@ -205,13 +203,10 @@ def same_label_run(lines: Lines, index: int) -> tuple[int, int]:
     step = int(lines.step[index])
     around = lines.between(max(int(first), step - REACH), min(int(end), step + REACH + 1))
     around = around[lines.annotator[around] == lines.annotator[index]]
-    here = int(np.flatnonzero(around == index)[0])
     joined = (np.diff(lines.table_rank[around]) == 1) & (np.diff(lines.recorded[around]) == 0)  # with the next
-    after = np.flatnonzero(~joined[here:])
-    before = np.flatnonzero(~joined[:here][::-1])
-    last = here + (int(after[0]) if len(after) else len(around) - 1 - here)
-    start = here - (int(before[0]) if len(before) else here)
-    return int(lines.row[around[start]]), int(lines.row[around[last]])
+    run = np.append(0, np.cumsum(~joined))  # the number of the run that each line is in
+    rows = lines.row[around[run == run[around == index]]]
+    return int(rows[0]), int(rows[-1])
 
 
 # The answers of reviewers on the labels of the probability sample.

@@ -244,9 +244,7 @@ class Clock:
     def ticks(self, low: float, high: float, most: int) -> list[float]:
         """Values on the axis at which a person expects a number."""
         if self.kind == "hour_of_day" and high - low >= 6:
-            step = next(
-                step for step in (1.0, 2.0, 3.0, 4.0, 6.0, 12.0, 24.0) if (high - low) / step <= most or step == 24.0
-            )
+            step = next((step for step in (1.0, 2.0, 3.0, 4.0, 6.0, 12.0) if (high - low) / step <= most), 24.0)
         elif self.kind == "day_of_week" and high - low > 1:
             step = 1.0 if most >= 7 else 2.0
         else:

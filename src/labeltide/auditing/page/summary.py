@@ -57,6 +57,7 @@ def summary_text(audit: Mapping[str, Any]) -> str:
     """What a person can read in ten seconds; names cannot reach the terminal's controls."""
     views, plan = clock_views(audit), audit.get("plan") or []
     changes = [f"{view.clock.over}: {_change_line(view)}" if view.others else _change_line(view) for view in views]
+    when = next((shape_words(view) for view in views if is_temporal(view.audit)), "")
     answer, n_issues = write_verdict(audit).cards[-1].answer, audit["issues"].get("count") or 0
     then = f", then annotate {again_words(plan)}" if plan and is_noisy(audit) and n_issues else ""
     warnings = [check_title(each["name"]) for each in audit.get("diagnostics") or [] if each.get("is_warning")]
@@ -67,7 +68,7 @@ def summary_text(audit: Mapping[str, Any]) -> str:
         "Wrong": _wrong_line(audit),
         "Timing": timing_words(audit) + misaligned(audit),
         "To check": f"{count(n_issues, 'label')}, {order}" if n_issues else "no label is listed",
-        "When": _worst(audit),
+        "When": when or ("" if untold(audit) else "no moment stands out"),
         "Over time": "cannot be tested" if untold(audit) else "; ".join(changes),
         "Next": answer[0].lower() + answer[1:] + then,
         "Careful": careful if warnings else "",
@@ -85,12 +86,6 @@ def _wrong_line(audit: Mapping[str, Any]) -> str:
     answer = write_verdict(audit).cards[0].answer
     rest = f" of the labels{range_}{condition(audit)}" if is_noisy(audit) else f"{range_}; {following(audit)}"
     return f"{'apart from the timing, ' if timing_words(audit) else ''}{answer[0].lower()}{answer[1:]}{rest}"
-
-
-def _worst(audit: Mapping[str, Any]) -> str:
-    """Over the first clock along which a moment stands out."""
-    words = next((shape_words(view) for view in clock_views(audit) if is_temporal(view.audit)), "")
-    return words or ("" if untold(audit) else "no moment stands out")
 
 
 def _change_line(view: View) -> str:
