@@ -81,7 +81,7 @@ class StubTide:
 class StubScorer:
     """Judges by the votes at a step and at the one before it."""
 
-    def __init__(self, estimator, sample, device):
+    def __init__(self, estimator, sample, device, powers=None):
         rates = np.full((1, 1, len(estimator.classes_)), 0.1)
         self.judge = SimpleNamespace(error_rates=rates, several=bool(((sample.labels >= 0).sum(-1) > 1).any()))
 
