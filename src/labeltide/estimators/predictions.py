@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike
 
 from labeltide import _validation
 from labeltide._clock import Period, check_clocks, check_gaps, check_period
-from labeltide.chain.em import POWER_CENTRE, join_evidence, label_chain, power_log_prior
+from labeltide.chain.em import POWER_CENTRE, label_chain, power_log_prior
 from labeltide.chain.passes import (
     INFERENCE_STEPS,
     TEST_STEPS,
-    ChainData,
     TrainingEvidence,
     draw_rows,
     expect,
@@ -59,15 +58,19 @@ class PredictionFit(TideClassifier):
     """`tide` without its networks: the features are logarithms of a model's out-of-sample probabilities."""
 
     def _fit_stages(self, fleet_fit: FleetFit) -> FittedFleet:
-        labels, grid, units = _chain_inputs(fleet_fit)
-        folds = make_folds(fleet_fit.data.labels, units.numpy(), fleet_fit.seeds[:1])
-        _, noise, (learned,) = find_posterior(labels, folds, grid, self.period, units)
-        digests = digest_rows(fleet_fit.data.features.cpu().numpy(), fleet_fit.data.mask.cpu().numpy())
+        data, n_classes = fleet_fit.data, fleet_fit.n_classes
+        units = np.arange(len(data.mask)) if fleet_fit.clusters is None else fleet_fit.clusters
+        labels, grid = chain_data(data, n_classes, fleet_fit.cells)
+        # The model has learned the labels as they are, as if Q were the identity.
+        labels = labels.with_evidence(data.features.log_softmax(-1)[None], torch.ones(1))
+        folds = make_folds(data.labels, units, fleet_fit.seeds[:1])
+        _, noise, (learned,) = find_posterior(labels, folds, grid, self.period, torch.from_numpy(units))
+        digests = digest_rows(data.features.cpu().numpy(), data.mask.cpu().numpy())
         learned["training_rows_"] = TrainingRows(digests, learned["training_"].folds[0].numpy())
-        learned["lags_"] = np.zeros(fleet_fit.data.labels.shape[-1], int)
-        model = LinearModel(1, fleet_fit.n_classes, fleet_fit.n_classes)
+        learned["lags_"] = np.zeros(data.labels.shape[-1], int)
+        model = LinearModel(1, n_classes, n_classes)
         with torch.no_grad():
-            model.head.weight.copy_(torch.eye(fleet_fit.n_classes)), model.head.bias.zero_()
+            model.head.weight.copy_(torch.eye(n_classes)), model.head.bias.zero_()
         none, zero = np.zeros((0, 1)), np.zeros(1, np.int64)
         return FittedFleet(model, noise, History(none, none, zero, zero, none, none), [learned], [1])
 
@@ -96,31 +99,21 @@ class PredictionFit(TideClassifier):
         return super(TideClassifier, self)._may_name_labels()
 
 
-def _chain_inputs(fleet_fit: FleetFit) -> tuple[ChainData, np.ndarray, torch.Tensor]:
-    """Labels with the probabilities as evidence, the clock grid, and the cluster of each row."""
-    rows = np.arange(len(fleet_fit.data.mask))
-    units = rows if fleet_fit.clusters is None else fleet_fit.clusters
-    labels, grid = chain_data(fleet_fit.data, fleet_fit.n_classes, fleet_fit.cells)
-    # The model has learned the labels as they are, as if Q were the identity.
-    evidence = fleet_fit.data.features.log_softmax(-1)[None]
-    return labels.with_evidence(evidence, torch.ones(1)), grid, torch.from_numpy(units)
-
-
 def power_factors(fleet_fit: FleetFit) -> np.ndarray:
-    """The factor on the power k in each cluster by maximum a posteriori: (clusters,).
+    """The factor on the power k in each cluster by maximum a posteriori, after a fit with one power: (clusters,).
 
     A model knows some people better than others. The prior is that of k, with the common power as its centre
     (docs/decisions/005-prior-of-k.md).
     """
-    (data, grid, units), period = _chain_inputs(fleet_fit), fleet_fit.estimators[0].period
-    single, factors = same_data(torch.ones(1, len(units))), torch.from_numpy(FACTORS)
-    several = data.labels.shape[-1] if bool((data.label_shares() > 0).sum(1).max() > 1) else 1
-    chain = join_evidence(data, single, label_chain(data, single, grid, period, several), grid, period, units)
+    (estimator,) = fleet_fit.estimators
+    training = estimator._fit_stages(fleet_fit).learned[0]["training_"]
+    factors, chain = torch.from_numpy(FACTORS), training.parameters
     chains = chain.take(torch.zeros(len(factors), dtype=torch.int64))
     chains = chains._replace(power=chain.power * factors.to(chain.power))
-    by_row = expect(data, same_data(torch.ones(len(factors), len(units))), chains).log_likelihood.double()
-    prior = power_log_prior(POWER_CENTRE * factors)[:, None].expand(-1, int(units.max()) + 1)
-    return FACTORS[prior.index_add(1, units, by_row).argmax(0).numpy()]
+    members = same_data(torch.ones(len(factors), len(training.clusters)))
+    by_row = expect(training.data, members, chains).log_likelihood.double()
+    prior = power_log_prior(POWER_CENTRE * factors)[:, None].expand(-1, int(training.clusters.max()) + 1)
+    return FACTORS[prior.index_add(1, training.clusters, by_row).argmax(0).numpy()]
 
 
 def check_predictions(training: TrainingEvidence) -> list[Diagnostic]:
