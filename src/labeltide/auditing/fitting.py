@@ -15,11 +15,18 @@ import torch
 from labeltide._validation import UnanswerableError
 from labeltide.auditing.options import ALL, USUAL, AuditOptions
 from labeltide.auditing.reading import AuditInput
-from labeltide.chain.passes import INFERENCE_STEPS, TEST_STEPS, TrainingEvidence, thin_evidence, thin_for_tests
+from labeltide.chain.passes import (
+    INFERENCE_STEPS,
+    TEST_STEPS,
+    TrainingEvidence,
+    draw_rows,
+    thin_evidence,
+    thin_for_tests,
+)
 from labeltide.data.clusters import ClusterWarning
 from labeltide.estimators.fleet import as_array, prepare
 from labeltide.estimators.planted import PlantedErrors, plant_errors
-from labeltide.estimators.predictions import PredictionFit, power_factors
+from labeltide.estimators.predictions import FIT_STEPS, PredictionFit, power_factors
 from labeltide.estimators.tide import CHAIN_POINTS, TideClassifier
 from labeltide.inference.bootstrap import BAND_REPLICATES
 from labeltide.inference.conclusion import NoiseWarning
@@ -120,10 +127,16 @@ class SequencePowers(NamedTuple):
 
 
 def find_powers(table: AuditInput, windows: np.ndarray, options: AuditOptions) -> SequencePowers:
-    """Learn the factors from the windows of each sequence (docs/decisions/005-prior-of-k.md)."""
-    sequences = list(dict.fromkeys(table.groups[windows].tolist()))  # in the order of the factors
-    if options.probabilities is None or len(sequences) < 2:
+    """Learn the factors from some windows of each sequence (docs/decisions/005-prior-of-k.md)."""
+    most = max(2, FIT_STEPS // table.index.shape[1])
+    if options.probabilities is None or len(np.unique(table.groups[windows])) < 2:
         return SequencePowers({})
+    if len(windows) > most:
+        drawn = draw_rows(table.groups[windows], most, most, np.random.default_rng([options.seed, 10]))
+        labels = table.fit_labels[windows]
+        of_class = [np.flatnonzero((labels == code).any((1, 2)))[:1] for code in range(len(table.class_names))]
+        windows = windows[np.unique(np.concatenate([drawn, *of_class]))]
+    sequences = list(dict.fromkeys(table.groups[windows].tolist()))  # in the order of the factors
     features, labels, inputs, of_window = _inputs(table, windows, table.groups)
     inputs |= {"clusters": of_window, "groups": None}
     with warnings.catch_warnings():
