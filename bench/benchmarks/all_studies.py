@@ -240,12 +240,11 @@ def collect(out: Path, studies: Sequence[str], is_missing: bool) -> None:
     for name in studies:
         study, folder = read_study(STUDIES / f"{name}.toml"), RESULTS / FOLDERS[name]
         runs = [run for fleet in plan_fleets(study, study.n_runs) for run in fleet.runs if not run.dataset.optional]
-        records = [_of_study(study, run, found[key]) for run in runs if (key := identity(run)) in found]
-        n_new, keys = len(records), {record["key"] for record in records}
-        older = list(read_records(folder)) if is_missing else []
-        records += [record for record in older if record["key"] not in keys]
-        print(f"{name:18} {len(records):6} of {len(runs)}, {n_new} of them new")
-        if n_new:
+        new = {run.key: _of_study(study, run, found[key]) for run in runs if (key := identity(run)) in found}
+        by_key = {record["key"]: record for record in read_records(folder)} if is_missing else {}
+        records = [(by_key | new)[run.key] for run in runs if run.key in by_key or run.key in new]
+        print(f"{name:18} {len(records):6} of {len(runs)}, {len(new)} of them new")
+        if new:
             folder.mkdir(parents=True, exist_ok=True)
             for old in folder.glob("records*"):
                 old.unlink()

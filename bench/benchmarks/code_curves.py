@@ -23,7 +23,7 @@ ABOUT = """# The text's objectives, the code's, and the published curves
 
 Made by `python bench/benchmarks/code_curves.py` from `paper/figures` (the objectives of the text, our network of Q) and
 `paper/code` (the objectives of the published code, for `continuous` with its network of Q), the same five draws,
-58 levels of six shapes; of synthetic data one draw, with variance 1.5 as in the text and 1 as in the code. Mean
+58 levels of six shapes; of synthetic data two draws, with variance 1.5 as in the text and 1 as in the code. Mean
 absolute difference from the published curve in points, bias (ours minus the paper's), how many of our means lie in the
 paper's band, and at how many levels the code's objective is the nearer. The published figures show no error of Q for
 `discontinuous`; those of blinking lack one level, and levels without a mean of Q in one of the two are left out.
