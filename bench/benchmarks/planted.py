@@ -224,7 +224,7 @@ def write_refits_page(file: Path) -> None:
         ends = interval_around(share, total, lower, upper)
         moved = [after - before for kind, (before, after) in record["shares"].items() if kind in SINGLE]
         none = np.zeros(1, int)
-        errors = [planting.PlantedErrors(SINGLE[0], none, none, 1.0, none, none, none, each) for each in moved]
+        errors = [planting.PlantedErrors(SINGLE[0], none, none, 1.0, *[none] * 4, each) for each in moved]
         ways = [record[name] for name in ("study", "averaged over single errors", "averaged")]
         false, left = (
             " / ".join(f"{100 * way[name]:.1f}" for way in ways) if record["asked"] else ""

@@ -43,7 +43,7 @@ def test_planted_errors_are_found_and_the_share_rises_by_what_was_planted(study,
 
 def test_a_share_that_does_not_move_with_what_was_planted_is_denied():
     named, again, labels = np.array([3, 30]), np.array([0, 28]), np.array([900, 100])
-    still = PlantedErrors("at random", np.array([50, 50]), np.array([45, 9]), 0.2, named, again, labels)
+    still = PlantedErrors("at random", np.array([50, 50]), np.array([45, 9]), 0.2, named, again, labels, labels)
     (check,) = check_planted([still], ["a", "b"])
     assert check.denies
     assert "54 were found" in check.sentence
@@ -56,17 +56,32 @@ def test_a_share_that_does_not_move_with_what_was_planted_is_denied():
 def test_a_class_of_which_most_labels_seem_wrong_must_not_exceed_errors_at_random():
     changed, found, labels = np.array([50, 50, 50]), np.array([45, 40, 45]), np.array([3000, 200, 800])
     flags = np.array([60, 140, 60])
-    brief = PlantedErrors("at random", changed, found, 1.0, flags, flags, labels)
+    seen = np.array([2900, 5, 700])  # by the signals alone
+    brief = PlantedErrors("at random", changed, found, 1.0, flags, flags, labels, seen)
     assert list(unnamed_classes([brief])) == [1]
     assert "140 of 200 seem wrong, where errors at random would give 53. They" in unnamed_classes([brief])[1]
     even = np.array([60, 55, 60])
     assert not unnamed_classes([replace(brief, named=even, named_again=even, unchanged=np.array([3000, 90, 800]))])
     assert not unnamed_classes([replace(brief, unchanged=np.array([3000, 400, 800]))])  # most labels are right
+    assert not unnamed_classes([replace(brief, recognised=np.array([2900, 50, 700]))])  # real events would be seen
+
+
+def test_one_sided_errors_towards_a_rare_class_that_the_signals_show_are_named():
+    random = np.random.default_rng(0)
+    clean = lt.make_sequences(n=40, n_steps=60, n_features=3, n_classes=3, stay=0.9, variance=0.3, random_state=0)
+    truth = np.where((clean.clean_labels == 2) & (random.random((40, 1)) < 0.7), 0, clean.clean_labels)
+    features = clean.features + 2 * np.eye(3)[truth]
+    labels = np.where((random.random(truth.shape) < 0.15) & (truth < 2), 2, truth)[..., None]
+    results = plant_errors(lt.TideClassifier(epochs=15, random_state=0).fit(features, labels), features, labels)
+    first = results[0]
+    assert first.named[2] > first.unchanged[2] / 2
+    assert first.recognised[2] > 0.8 * (first.unchanged[2] - first.named[2])
+    assert not unnamed_classes(results)
 
 
 def test_where_most_planted_errors_are_missed_labels_without_any_sign_may_still_be_wrong():
     none = np.array([0, 0])
-    few = PlantedErrors("at random", np.array([50, 50]), np.array([30, 9]), 0.9, none, none, np.array([500, 500]))
+    few = PlantedErrors("at random", np.array([50, 50]), np.array([30, 9]), 0.9, none, none, none, none)
     check, _ = check_planted([few], ["a", "b"])
     assert check.is_warning
     assert not check.denies
@@ -101,7 +116,7 @@ def test_the_spread_of_refits_widens_the_interval_and_keeps_a_lower_end_of_zero(
     def refits(*moved):
         none = np.zeros(2, int)
         pairs = zip(KINDS, moved, strict=False)
-        return [PlantedErrors(kind, none, none, 1.0, none, none, none, each) for kind, each in pairs]
+        return [PlantedErrors(kind, none, none, 1.0, *[none] * 4, each) for kind, each in pairs]
 
     assert widen_interval(0.1, 0.09, 0.12, ()) == (0.09, 0.12)
     assert widen_interval(0.1, 0.09, 0.12, refits(0.0, 0.0)) == (0.09, 0.12)

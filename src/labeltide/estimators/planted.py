@@ -46,6 +46,7 @@ class PlantedErrors:
     named: np.ndarray  # labels flagged in the study itself
     named_again: np.ndarray  # and again in the copy
     unchanged: np.ndarray  # labels of the study that the copy leaves as they are
+    recognised: np.ndarray  # of these, labels that the signals alone make likeliest
     moved: float = 0.0  # the estimated share of wrong labels among those not changed: in the copy, less in the study
 
 
@@ -86,6 +87,8 @@ def plant_errors(
     posteriors_of = [_posterior(refit.training_) for refit in refits]
     posterior = posteriors_of[-1] if is_part else posterior
     flagged, wrong = _judge(labels, posterior)
+    assert training.data.evidence is not None
+    recognised = labels == training.data.evidence[0].argmax(-1).numpy()[..., None]
     results = []
     for kind, copy, of_copy in zip(KINDS, copies, posteriors_of, strict=False):
         again, wrong_now = _judge(copy, of_copy)
@@ -103,6 +106,7 @@ def plant_errors(
                 named=np.bincount(labels[kept], minlength=n_classes),
                 named_again=np.bincount(labels[kept & again], minlength=n_classes),
                 unchanged=np.bincount(labels[same >= 0], minlength=n_classes),
+                recognised=np.bincount(labels[recognised & (same >= 0)], minlength=n_classes),
                 moved=shares[1] - shares[0],
             )
         )
@@ -134,8 +138,8 @@ def unnamed_classes(planted: Sequence[PlantedErrors]) -> dict[int, str]:
     """Recorded classes whose labels are not named, and why.
 
     Most of their planted errors are missed, flags do not recur, or most of their labels are flagged, and more of them
-    than errors at random explain: by the flags of other classes, each against the planted errors that are found.
-    Short real events without a trace in the signals look like that, too.
+    than errors at random explain: by the flags of other classes, each against the planted errors that are found. Short
+    real events look like that, too, unless the signals recognise most labels of the class that are not flagged.
     """
     single, unnamed = [each for each in planted if each.kind in SINGLE], {}
     names = ("planted", "found", "named", "named_again")
@@ -150,7 +154,8 @@ def unnamed_classes(planted: Sequence[PlantedErrors]) -> dict[int, str]:
             flags, hits, total = int(first.named[code]), int(first.found[code]), int(first.unchanged[code])
             ratio = (first.named.sum() - flags) / max(first.found.sum() - hits, 1) / (1 - FDR)
             excess = binom.sf(flags - 1, flags + hits, ratio / (1 + ratio)) < EXCESS_LEVEL
-            if flags >= MIN_PLANTED and flags > total / 2 and excess:
+            recognised = int(first.recognised[code]) > MIN_FOUND * (total - flags)
+            if flags >= MIN_PLANTED and flags > total / 2 and excess and not recognised:
                 expected = round(ratio * (1 - FDR) * hits)
                 unnamed[code] = f"{flags} of {total} seem wrong, where errors at random would give {expected}. "
                 unnamed[code] += "They may be short real events."
