@@ -76,6 +76,7 @@ def test_a_second_file_may_hold_the_probabilities(audit, kind, tmp_path):
     table = table if kind == "frame" else folder / f"labels.{kind}"
     result = lt.audit(table, probabilities=folder / "chances.parquet", fast=True)
     np.testing.assert_array_equal(result.labels["probability_right"], audit.labels["probability_right"])
+    assert any("chances.parquet" in sentence for sentence in result.summary["table"]["messages"])
 
 
 def test_of_tables_read_in_parts_too(audit, tmp_path, monkeypatch):
@@ -90,6 +91,7 @@ def test_of_tables_read_in_parts_too(audit, tmp_path, monkeypatch):
     difference = labels["probability_right"].to_numpy() - audit.labels["probability_right"].to_numpy()
     assert np.abs(difference).max() < 1e-4
     assert result.summary["settings"]["model"] == "probabilities"
+    assert any("chances.parquet" in sentence for sentence in result.summary["table"]["messages"])
     with pytest.raises(ValueError, match="in Parquet, not in CSV"):
         lt.audit(folder / "labels.parquet", probabilities=folder / "labels.csv", fast=True, out=tmp_path / "other")
 

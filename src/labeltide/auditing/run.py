@@ -64,7 +64,7 @@ from labeltide.inference.conclusion import Diagnostic, conclude, named_pairs
 from labeltide.kernels.library import torch_on_one_thread
 from labeltide.recordings.recordings import is_recording, lay_out
 from labeltide.tables.columns import as_frame, frame_index, join_tables, open_table
-from labeltide.tables.files import FileSet, UnreadableFileError, open_files
+from labeltide.tables.files import FileSet, UnreadableFileError, open_files, without_secrets
 from labeltide.training.state import fingerprint
 
 TABLES = ("labels", "issues", "noise")
@@ -266,6 +266,7 @@ class Study(NamedTuple):
 def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit, stages: Stages) -> Study:
     """Read the table in memory or in parts, find labels that are late, and check what is there to learn from."""
     in_parts, work, recordings, messages = isinstance(source, FileSet), options.checkpoint, None, list[str]()
+    file = options.second_file
     whole: Layout | MemoryTable
     if in_parts:
         if work is None:
@@ -274,7 +275,7 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
                 "one with out."
             )
         stages.expect({name: source.n_rows * seconds for name, seconds in SECONDS.items()})
-        beside = None if options.second_file is None else open_files(options.second_file)
+        beside = None if file is None else open_files(file)
         sizes_of_files = (*source.sizes, *(beside.sizes if beside else ()))
         kept.begin(options.settings(fingerprint(*source.paths, *sizes_of_files)), options.resume)
     with stages.stage("read"):
@@ -290,9 +291,9 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
             windows, n_rows = np.arange(len(sample.lengths)), source.n_rows
         else:
             laid, columns, found = lay_out(source, options.recordings, options.columns)
-            if options.second_file is not None:
+            if file is not None:
                 own = open_table(laid)
-                laid = join_tables(own, open_whole(options.second_file), options.second_file)
+                laid = join_tables(own, open_whole(file), file)
                 options = replace(options, probabilities=laid.names[len(own.names) :])
             if options.probabilities is None:
                 options = replace(options, **{**vars(columns), "probabilities": None})
@@ -301,6 +302,8 @@ def _read(table: Any, source: Any, options: AuditOptions, kept: UnfinishedAudit,
             whole = MemoryTable(recorded, ~np.isin(recorded.class_names, sample.class_names))
             n_windows, n_rows = len(sample.index), whole.n_rows
         sizes = {"rows": n_rows, "sequences": len(whole.sequence_names), "labels": whole.n_labels}
+        if file is not None:
+            messages = [f"The probabilities are in a file of their own, {without_secrets(file)!r}.", *messages]
         about = {**describe_table(table, sample, messages), **sizes}
         stages.say(reading_text(about))
         check_memory(sample)
