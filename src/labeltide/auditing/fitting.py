@@ -83,9 +83,14 @@ def choose_windows(table: AuditInput, seed: int, pace: float = USUAL, train_on: 
     if len(labelled) <= most:
         return np.arange(len(labelled))
     chosen = np.random.default_rng([seed, 9]).permutation(np.flatnonzero(labelled))[:most]
-    missing = set(range(len(table.class_names))) - set(np.unique(table.fit_labels[chosen]).tolist())
-    rare = [np.flatnonzero((table.fit_labels == code).any((1, 2)))[:2] for code in sorted(missing)]
-    return np.unique(np.concatenate([chosen, *rare]))
+    return _with_every_class(table.fit_labels, chosen)
+
+
+def _with_every_class(labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The chosen windows, and two of each class that they lack: in order."""
+    missing = np.setdiff1d(labels[labels >= 0], labels[chosen])
+    more = [np.flatnonzero((labels == code).any((1, 2)))[:2] for code in missing]
+    return np.unique(np.concatenate([chosen, *more]))
 
 
 def choose_epochs(table: AuditInput, windows: np.ndarray, pace: float = USUAL) -> int:
@@ -133,9 +138,7 @@ def find_powers(table: AuditInput, windows: np.ndarray, options: AuditOptions) -
         return SequencePowers({})
     if len(windows) > most:
         drawn = draw_rows(table.groups[windows], most, most, np.random.default_rng([options.seed, 10]))
-        labels = table.fit_labels[windows]
-        of_class = [np.flatnonzero((labels == code).any((1, 2)))[:1] for code in range(len(table.class_names))]
-        windows = windows[np.unique(np.concatenate([drawn, *of_class]))]
+        windows = windows[_with_every_class(table.fit_labels[windows], drawn)]
     sequences = list(dict.fromkeys(table.groups[windows].tolist()))  # in the order of the factors
     features, labels, inputs, of_window = _inputs(table, windows, table.groups)
     inputs |= {"clusters": of_window, "groups": None}

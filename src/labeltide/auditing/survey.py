@@ -557,7 +557,7 @@ def write_joined(files: FileSet, beside: FileSet, path: Path) -> FileSet:
         others = RowStream(beside, beside.schema.names, []).batches(BATCH)
         waiting, first = beside.schema.empty_table(), 0
         for batch in RowStream(files, files.schema.names, []).batches(BATCH):
-            while len(waiting) < len(batch) and (more := next(others, None)):
+            while len(waiting) < len(batch) and (more := next(others, None)) is not None:
                 waiting = pa.concat_tables([waiting, pa.table(more)])
             part, waiting = waiting.slice(0, len(batch)), waiting.slice(len(batch))
             first += len(batch)
